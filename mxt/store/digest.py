@@ -1,0 +1,124 @@
+"""A digest is a type: 64 lower-case hex characters of plain BLAKE3, as `b3sum` prints them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from blake3 import blake3
+
+from mxt.errors import StoreError
+
+if TYPE_CHECKING:
+    import hashlib
+
+# Above this, several threads pay for themselves; below it, one read is the fastest way.
+_WHOLE = 1 << 20
+_CHUNK = 4 << 20
+
+
+class Digest(str):
+    """64 lower-case hex characters; anything else raises ValueError."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: object) -> Self:
+        if not isinstance(text, str) or len(text) != 64 or text.strip("0123456789abcdef"):
+            raise ValueError(f"not a digest: {text!r}")
+        return super().__new__(cls, text)
+
+    @staticmethod
+    def of(hasher: blake3) -> Digest:
+        """The digest of everything the hasher has seen; no check, it cannot be malformed."""
+        return str.__new__(Digest, hasher.hexdigest())
+
+
+EMPTY = Digest.of(blake3(b""))
+
+
+class FileHash(NamedTuple):
+    """What one pass over a file found. size: bytes. sha256: 64 hex characters, or "" if not asked for."""
+
+    digest: Digest
+    size: int
+    sha256: str = ""
+
+
+def hash_bytes(data: bytes | memoryview) -> Digest:
+    """The digest of data."""
+    return Digest.of(blake3(data))
+
+
+def hash_file(path: str | os.PathLike[str], *, sha256: bool = False) -> FileHash:
+    """Digest and size of a regular file, in one pass and bounded memory.
+
+    sha256: compute that too, for formats that do not know BLAKE3.
+    Raises OSError where it cannot be read, StoreError where it is no regular file.
+    Reads instead of mapping: a mapped file that someone truncates kills the process.
+    """
+    fd = open_regular(path)
+    try:
+        return hash_fd(fd, sha256=sha256)
+    finally:
+        os.close(fd)
+
+
+def hash_fd(fd: int, *, sha256: bool = False, length: int | None = None) -> FileHash:
+    """As hash_file, from the current position of fd to its end, or length bytes of it."""
+    want = _WHOLE if length is None else min(length, _WHOLE)
+    data = os.read(fd, want)
+    if len(data) < want or want == length:
+        # a short read of a regular file is its end; one more read makes sure
+        rest = b"" if want == length else os.read(fd, _WHOLE)
+        if not rest:
+            other = _sha256(data).hexdigest() if sha256 else ""
+            return FileHash(hash_bytes(data), len(data), other)
+        data += rest
+    hasher = blake3(data, max_threads=blake3.AUTO)
+    second = _sha256(data) if sha256 else None
+    size = len(data)
+    buffer = bytearray(_CHUNK)
+    view = memoryview(buffer)
+    while length is None or size < length:
+        window = view if length is None else view[: min(_CHUNK, length - size)]
+        got = os.readv(fd, [window])
+        if not got:
+            break
+        hasher.update(view[:got])
+        if second is not None:
+            second.update(view[:got])
+        size += got
+    return FileHash(Digest.of(hasher), size, second.hexdigest() if second is not None else "")
+
+
+def _sha256(data: bytes) -> hashlib._Hash:
+    import hashlib  # loads OpenSSL: 3 ms that most builds need not pay
+
+    return hashlib.sha256(data)
+
+
+def open_regular(path: str | os.PathLike[str]) -> int:
+    """A read-only descriptor of a regular file; never blocks on a pipe. The caller closes it."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        raise StoreError(f"{os.fspath(path)!r} is {kind_of(mode)}, not a regular file")
+    return fd
+
+
+def kind_of(mode: int) -> str:
+    """The kind of a file by its st_mode, in words, with its article."""
+    for test, words in (
+        (stat.S_ISREG, "a regular file"),
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISLNK, "a symlink"),
+        (stat.S_ISFIFO, "a named pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a character device"),
+        (stat.S_ISBLK, "a block device"),
+    ):
+        if test(mode):
+            return words
+    return "a special file"

@@ -1,0 +1,78 @@
+"""Which action keys a target's actions had, in the order of its builds: what `explain` compares with."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from mxt.store.database import Database
+from mxt.store.layout import Layout
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS keys(
+  id INTEGER PRIMARY KEY, label TEXT, action TEXT, key TEXT, time REAL);
+CREATE INDEX IF NOT EXISTS by_label ON keys(label, action, id)
+"""
+_BATCH = 200
+
+
+class Remembered(NamedTuple):
+    """key: an action key. time: seconds since 1970 when it was first seen in this place."""
+
+    key: str
+    time: float
+
+
+class History:
+    """Last keys by (label, action name). Losing them only makes explanations shorter."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._database = Database(layout.state / "last.sqlite", 1, _SCHEMA)
+        self._last: dict[tuple[str, str], str] | None = None
+        self._fresh: list[tuple[str, str, str, float]] = []
+
+    def remember(self, label: str, action: str, key: str) -> None:
+        """Note that an action has this key now; costs nothing when it had it already.
+
+        Written in batches: call `flush` (or close) at the end of a build.
+        """
+        last = self._all()
+        if last.get((label, action)) == key:
+            return
+        last[label, action] = key
+        self._fresh.append((label, action, key, time.time()))
+        if len(self._fresh) >= _BATCH:
+            self.flush()
+
+    def previous(self, label: str, action: str) -> str | None:
+        """The key an action had when it was last remembered, also in this process."""
+        return self._all().get((label, action))
+
+    def history(self, label: str, action: str = "") -> list[Remembered]:
+        """All keys of an action, oldest first; neighbours differ."""
+        self.flush()
+        query = "SELECT key, time FROM keys WHERE label=? AND action=? ORDER BY id"
+        rows = self._database.rows(query, (label, action))
+        return [Remembered(key, when) for key, when in rows]
+
+    def last_keys(self) -> set[str]:
+        """The newest key of every action."""
+        return set(self._all().values())
+
+    def flush(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        if fresh:
+            self._database.write("INSERT INTO keys(label, action, key, time) VALUES (?,?,?,?)", fresh)
+
+    def close(self) -> None:
+        self.flush()
+        self._database.close()
+
+    def _all(self) -> dict[tuple[str, str], str]:
+        if self._last is None:
+            rows = self._database.rows(
+                "SELECT label, action, key FROM keys "
+                "WHERE id IN (SELECT MAX(id) FROM keys GROUP BY label, action)"
+            )
+            self._last = {(label, action): key for label, action, key in rows}
+        return self._last
