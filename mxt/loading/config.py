@@ -1,0 +1,183 @@
+"""config(path, schema): a recipe, validated and fully defaulted, errors in the file's terms."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from mxt.errors import LoadError, did_you_mean
+from mxt.loading.label import Label, quoted
+from mxt.loading.reads import Stat, stat_of
+from mxt.loading.recipe_yaml import Document, Place, Problem, YamlPath, read_yaml, report
+from mxt.loading.rule_modules import Origin, find_schema, import_rule, schema_names
+from mxt.loading.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A validated recipe as JSON text (floats keep their '.0'), and the files that it came from."""
+
+    text: str
+    files: dict[str, Stat | None]
+
+
+def load_config(
+    workspace: Workspace, package: str, path: str, schema: str, environ: Mapping[str, str] | None = None
+) -> Config:
+    """Read path (relative to package, or a label) and check it against `Schema` of rules/<schema>.py.
+
+    Raises LoadError that lists all problems of the file; UsageError where the schema is not trusted.
+    """
+    label = Label.parse(path, package)
+    if label.repo:
+        raise LoadError(f"config() reads files of the workspace, not {quoted(path)}")
+    full = _recipe_file(workspace, label)
+    files: dict[str, Stat | None] = {label.path: stat_of(full)}
+    source = find_schema(workspace, schema) if schema.isidentifier() else None
+    if source is None or source.path is None:
+        near = did_you_mean(schema, schema_names(workspace))
+        raise LoadError(
+            f"no schema {quoted(schema)} for config(){near}", hint="a schema is a module rules/<schema>.py"
+        )
+    document = read_yaml(full, label.path)
+    module = import_rule(source, workspace, environ)
+    model = getattr(module, "Schema", None)
+    if not (isinstance(model, type) and hasattr(model, "model_validate")):
+        raise LoadError(f"rules/{schema}.py has no Schema", hint="name its pydantic model 'Schema'")
+    # helpers that the schema imports lie beside it
+    folder = source.path.parent
+    root = str(workspace.root).rstrip("/") + "/"
+    for neighbour in sorted(
+        folder.rglob("*.py") if source.origin is Origin.WORKSPACE else folder.glob("*.py")
+    ):
+        files[str(neighbour).removeprefix(root)] = stat_of(neighbour)
+    return Config(_validated(document, model, schema), files)
+
+
+def _recipe_file(workspace: Workspace, label: Label) -> Path:
+    full = workspace.root / label.path
+    if not full.is_file():
+        folder = full.parent
+        names = os.listdir(folder) if folder.is_dir() else []
+        near = did_you_mean(full.name, [n for n in names if n.endswith((".yaml", ".yml"))])
+        raise LoadError(f"no file {quoted(label.path)} for config(){near}")
+    real = os.path.realpath(full)
+    root = str(workspace.root).rstrip("/") + "/"
+    if not real.startswith(root) or workspace.excluded(real[len(root) :]):
+        raise LoadError(f"{quoted(label.path)} leads out of the workspace, to {quoted(real)}")
+    return full
+
+
+def _validated(document: Document, model: type[BaseModel], schema: str) -> str:
+    from pydantic import ValidationError
+
+    if not isinstance(document.value, dict):
+        what = "is empty" if document.value is None else "must be a mapping of sections"
+        raise LoadError(what, where=document.file, hint=f"its sections are in rules/{schema}.py")
+    try:
+        checked = model.model_validate(document.value)
+        return json.dumps(checked.model_dump(mode="json"), allow_nan=False)
+    except ValidationError as problems:
+        errors = problems.errors(include_url=False)
+        raise report(document, [_problem(document, model, e) for e in errors]) from None
+    except LoadError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - a validator of the schema itself is at fault
+        raise LoadError(
+            f"schema {quoted(schema)} failed on this file: {type(problem).__name__}: {problem}",
+            where=document.file,
+        ) from None
+
+
+def _problem(document: Document, model: type[BaseModel], error: Any) -> Problem:
+    """One pydantic error at the key or value that it is about."""
+    kind: str = error["type"]
+    path, rest = _path_in_file(document, error["loc"])
+    dotted = ".".join(str(p) for p in path)
+    if kind == "extra_forbidden" and path:
+        key = str(path[-1])
+        line, column = document.keys.get(path) or document.values[path]
+        fields = _fields(model, error["loc"][:-1])
+        near = did_you_mean(key, fields)
+        hint = "" if near or not fields else "known here: " + ", ".join(fields)
+        return Problem(line, column, f"unknown key {quoted(key)}{near}", hint)
+    if kind == "missing":
+        name = ".".join(str(p) for p in rest)
+        line, column = _key_place(document, path)
+        return Problem(
+            line, column, f"{quoted(dotted) if dotted else 'the recipe'} needs the key {quoted(name)}"
+        )
+    message = error["msg"]
+    for prefix in ("Value error, ", "Assertion failed, "):
+        message = message.removeprefix(prefix)
+    message = message[:1].lower() + message[1:] if message[1:2].islower() else message
+    value = error.get("input")
+    shown, hint = "", ""
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        shown = f", not {quoted(value) if isinstance(value, str) else json.dumps(value)}"
+        if kind == "literal_error" and isinstance(value, str):
+            near = did_you_mean(
+                value, re.findall(r"'([^']*)'", str(error.get("ctx", {}).get("expected", "")))
+            )
+            hint = near.removeprefix(", ")
+    if kind in ("value_error", "assertion_error"):
+        shown = ""  # the schema's author has said it
+        line, column = _key_place(document, _named_first(document, path, message))
+    else:
+        line, column = document.values.get(path, (1, 1))
+    return Problem(
+        line, column, f"{quoted(dotted)}: {message}{shown}" if dotted else f"{message}{shown}", hint
+    )
+
+
+def _path_in_file(document: Document, location: tuple[str | int, ...]) -> tuple[YamlPath, YamlPath]:
+    """The longest part of a pydantic location that the file has, and what comes after it.
+
+    Locations also name union members and the like; those are skipped.
+    """
+    path: YamlPath = ()
+    rest: list[str | int] = []
+    for part in location:
+        if (*path, part) in document.values:
+            path = (*path, part)
+            rest.clear()
+        else:
+            rest.append(part)
+    return path, tuple(rest[-1:])
+
+
+def _named_first(document: Document, path: YamlPath, message: str) -> YamlPath:
+    """The key that a message about a whole section begins with ("gate.task 'x' is ..."), or the section."""
+    name = message.partition(" ")[0].strip("'")
+    named = (*path, *name.split("."))
+    return named if named in document.keys else path
+
+
+def _key_place(document: Document, path: YamlPath) -> Place:
+    return document.keys.get(path) or document.values.get(path) or (1, 1)
+
+
+def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    """The keys that the schema knows at a location, for suggestions."""
+    models = [model]
+    for part in location:
+        inner: list[type[BaseModel]] = []
+        for candidate in models:
+            field = candidate.model_fields.get(str(part))
+            inner += _models_in(field.annotation) if field is not None else [candidate]
+        models = inner
+    return [name for candidate in models for name in candidate.model_fields]
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
+        return [annotation]
+    return [found for part in get_args(annotation) for found in _models_in(part)]
