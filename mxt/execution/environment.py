@@ -1,0 +1,141 @@
+"""Before an action runs: is this machine its platform, and is this environment its toolchain?
+
+Each is checked once a build. Keys never come here; they read the declaration and the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mxt.action.action import Action
+from mxt.errors import ToolchainError
+from mxt.execution.prepare import Code, engine_folder, site_packages
+from mxt.execution.sandbox import SITE_ROOT
+from mxt.loading.rule_modules import PRIVATE_PACKAGE
+
+
+class Environments:
+    """Checks toolchains and platforms of a build, and says where stages find their code.
+
+    toolchains: digest -> workspace path of the lock. platforms: digest -> declared properties.
+    folder: where views of environments are kept, below the store. own_rules: for each of the workspace's
+    rules its files, as they were trusted and keyed. note: takes a line about slow work.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        folder: Path,
+        toolchains: Mapping[str, str],
+        platforms: Mapping[str, Mapping[str, Any]],
+        own_rules: Mapping[str, Mapping[str, bytes]],
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._root = root
+        self._folder = folder
+        self._toolchains = toolchains
+        self._platforms = platforms
+        self._own_rules = own_rules
+        self._note = note
+        self._codes: dict[tuple[str | None, str], Code] = {}
+        self._private = Path(f"{folder}.{os.getpid()}.{os.urandom(4).hex()}")
+        self._checked: set[str] = set()
+
+    def platform(self, action: Action) -> Mapping[str, Any]:
+        """The declared properties; {} where an action declares no platform.
+
+        Raises PlatformError where this machine is another.
+        """
+        if action.platform is None:
+            return {}
+        properties = self._platforms[action.platform]
+        if action.platform not in self._checked:
+            from mxt.action.platform import check_machine
+
+            check_machine(properties)
+            self._checked.add(action.platform)
+        return properties
+
+    def code(self, action: Action) -> Code | None:
+        """Where a Python stage finds its modules; None for a genrule.
+
+        Raises ToolchainError listing every distribution that differs from the lock.
+        """
+        if action.entry == "genrule":
+            if action.toolchain is not None:
+                self._lock(action.toolchain)
+            return None
+        package, _, rule = action.entry.partition(":")[0].partition(".")
+        own = rule if package == PRIVATE_PACKAGE else ""
+        code = self._codes.get((action.toolchain, own))
+        if code is None:
+            code = self._codes[(action.toolchain, own)] = self._make(action.toolchain, own)
+        return code
+
+    def close(self) -> None:
+        shutil.rmtree(self._private, ignore_errors=True)
+
+    def _own(self, rule: str) -> str | None:
+        """A folder with exactly the files of a workspace's rule: the bytes that were trusted and keyed.
+
+        What lies in the workspace may have been edited since, and may hold files that no key knows.
+        """
+        if not rule:
+            return None
+        home = self._private / rule
+        for path, data in self._own_rules[rule].items():
+            file = home / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        return str(home / "rules")
+
+    def _lock(self, digest: str) -> Path:
+        path = self._toolchains.get(digest)
+        if path is None:
+            raise ToolchainError(
+                "this toolchain is a container image that is not pinned or cannot be launched yet",
+                hint="pin it with 'mxt toolchain pin', or use a toolchain with a lock",
+            )
+        return self._root / path
+
+    def _make(self, toolchain: str | None, rule: str) -> Code:
+        site = os.path.realpath(site_packages())
+        engine = engine_folder()
+        own = self._own(rule)
+        if toolchain is None:
+            inside = f"{SITE_ROOT}/packages"
+            return Code(site, inside, [(site, inside)], engine, engine, own)
+        from mxt.action.site_view import site_view
+        from mxt.action.toolchain import mismatch, read_lock
+        from mxt.action.toolchain_check import Depth, check
+
+        shown = self._toolchains.get(toolchain, "")
+        lock = read_lock(self._lock(toolchain), shown)
+        if lock.digest != toolchain:
+            raise ToolchainError("the lock changed during the build", where=shown, hint="build again")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        began, told = time.monotonic(), False
+
+        def progress(_: int, total: int) -> None:
+            nonlocal told
+            if not told and time.monotonic() - began > 1.5:
+                told = True
+                self._note(
+                    f"reading {total} distributions to check them against {shown}; once for each change"
+                )
+
+        state = self._folder / "checked.json"
+        differences = check(lock, Path(site), state=state, depth=Depth.FILES, progress=progress)
+        if differences:
+            raise mismatch(lock, differences)
+        view = site_view(lock, Path(site), self._folder)
+        mounts = [
+            (str(view.folder), f"{SITE_ROOT}/view"),
+            (os.path.realpath(view.packages), f"{SITE_ROOT}/packages"),
+        ]
+        return Code(str(view.folder), f"{SITE_ROOT}/view", mounts, engine, engine, own)

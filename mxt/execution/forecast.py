@@ -1,0 +1,61 @@
+"""What a build would do, without doing it: keys where they can be known, and reasons where not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mxt.action.action import Action, ActionId, OutputRef
+from mxt.action.explain import Change
+from mxt.execution.runner import Runner
+from mxt.graph.graph import ActionGraph
+
+
+@dataclass
+class Forecast:
+    """status: "cached", "run" (its key is known and has no result) or "later" (an input is made first).
+
+    key: where known. changes: against the action's last form. waits: inputs that other actions make first.
+    """
+
+    action: Action
+    status: str
+    key: str | None = None
+    changes: list[Change] = field(default_factory=list)
+    waits: dict[str, ActionId] = field(default_factory=dict)
+
+
+def forecast(graph: ActionGraph, runner: Runner, wanted: Iterable[ActionId] | None = None) -> list[Forecast]:
+    """One forecast an action, in topological order."""
+    made: dict[ActionId, Forecast] = {}
+    for identity in graph.actions if wanted is None else wanted:
+        action = graph.actions[identity]
+        waits = {
+            i.name: i.ref.action
+            for i in action.inputs
+            if isinstance(i.ref, OutputRef) and made[i.ref.action].status != "cached"
+        }
+        if waits:
+            made[identity] = Forecast(action, "later", None, runner.partial_reason(action, waits), waits)
+            continue
+        found = runner.find(action)
+        if found.realisation is not None:
+            runner.made(action, found, remember=False)
+            made[identity] = Forecast(action, "cached", found.key.digest)
+        else:
+            made[identity] = Forecast(action, "run", found.key.digest, runner.reason(action, found))
+    return list(made.values())
+
+
+def last_change(runner: Runner, identity: ActionId) -> tuple[float, list[Change]] | None:
+    """When an action's key last changed (seconds since 1970) and how; None where it has had only one."""
+    from mxt.action.explain import compare
+
+    history = runner.history(identity)
+    if len(history) < 2:
+        return None
+    old, new = (runner.form(entry.key) for entry in history[-2:])
+    if old is None or new is None:
+        return history[-1].time, []
+    return history[-1].time, compare(json.loads(old), json.loads(new))

@@ -1,0 +1,110 @@
+"""Runs one stage function in its own process; started by the launcher, reads its task as JSON from a file.
+
+Usage: python -s -P -S inside.py TASK.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+
+def main(path: str) -> int:
+    """0 when the function returned; 1 after an error, which has been reported to mxt."""
+    with open(path, encoding="utf-8") as file:
+        task = json.load(file)
+    sys.path[:] = [p for p in sys.path if p and not p.endswith("mxt/execution")] + task["path"]
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+    from importlib import import_module
+    from pathlib import Path
+
+    from mxt import rule
+    from mxt.action.canonical import restore
+    from mxt.errors import MxtError
+    from mxt.rule import Run
+
+    rule.executing = True
+    inputs: dict[str, object] = {}
+    for name, place in task["inputs"].items():
+        group, _, _ = name.rpartition("/")
+        if group in task["lists"]:
+            inputs.setdefault(group, [])
+            inputs[group].append(Path(place))  # type: ignore[attr-defined]
+        else:
+            inputs[name] = Path(place)
+    for name, count in task["lists"].items():
+        if count == 0:
+            inputs[name] = []
+    run = Run(
+        params=restore(task["params"]),
+        config=restore(task["config"]),
+        unkeyed=restore(task["unkeyed"]),
+        inputs=inputs,
+        outputs={name: Path(place) for name, place in task["outputs"].items()},
+        evidence=Path(task["evidence"]),
+        progress=Path(task["progress"]) if task["progress"] else None,
+        accelerants=Path(task["accelerants"]) if task["accelerants"] else None,
+        platform=restore(task["platform"]),
+        threads=task["threads"],
+    )
+    module, _, function = task["entry"].partition(":")
+    try:
+        package, _, name = module.partition(".")
+        if package == "mxt_workspace_rules":
+            from mxt.loading.rule_modules import import_own
+
+            loaded = import_own(Path(task["own_rules"]), name)
+        else:
+            loaded = import_module(module)
+        getattr(loaded, function)(run)
+    except MxtError as error:
+        _tell(
+            {
+                "error": {
+                    "message": error.message,
+                    "where": error.where,
+                    "hint": error.hint,
+                    "excerpt": error.excerpt,
+                }
+            }
+        )
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        _leave(1)
+    except MemoryError:
+        _tell({"error": {"message": "out of memory", "where": "", "hint": "", "excerpt": ""}})
+        _leave(1)
+    except BaseException as error:  # noqa: BLE001 - whatever a stage raises is reported, not lost
+        import traceback
+
+        traceback.print_exc()
+        text = f"{type(error).__name__}: {error}".strip().splitlines()[0][:400]
+        _tell({"crash": text})
+        _leave(1)
+    _leave(0)
+    return 0
+
+
+def _tell(message: dict[str, object]) -> None:
+    fd = os.environ.get("MXT_REPORT_FD")
+    if fd is not None:
+        try:
+            os.write(int(fd), (json.dumps(message) + "\n").encode())
+        except OSError:
+            pass
+
+
+def _leave(code: int) -> None:
+    """Exit without tearing down the interpreter: torch alone takes a second for that."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    import threading
+
+    if code == 0 and any(t is not threading.main_thread() and not t.daemon for t in threading.enumerate()):
+        sys.exit(code)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
