@@ -1,0 +1,125 @@
+"""The command `mxt`: finds the verb, parses its arguments, turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+# verb -> summary; a verb's module is imported only when it is used
+VERBS = {
+    "build": "build targets, running only what changed",
+    "test": "build test targets and report their verdicts",
+    "run": "build a target, then carry out its effect",
+    "explain": "say why a target would run, field by field",
+    "verify": "recompute everything a receipt states",
+    "log": "show the log of an action's last run",
+    "gc": "delete what nothing refers to any more",
+    "plan": "pin the probe's plan into the workspace",
+    "toolchain": "lock and check the environments that actions run in",
+    "trust": "allow this workspace's own rules to run",
+}
+
+_HEAD = "usage: mxt VERB [OPTION...] [LABEL...]\n\nA build system for fine-tuned language models.\n\nverbs:\n"
+_TAIL = """
+examples:
+  mxt build //recipes:tiny_sft_lora     build a recipe and its receipt
+  mxt build //... -n                    what would run, and under which keys
+  mxt explain //recipes:tiny_sft_lora   why
+  mxt verify //recipes:tiny_sft_lora    check its receipt against the disk
+
+'mxt VERB --help' explains a verb and shows examples.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code (see docs/design.md)."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(args)
+    except BrokenPipeError:
+        # the reader of our output went away, as in `mxt log x | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 8
+    except Exception as error:  # noqa: BLE001 - the last resort: every error becomes a message and a code
+        from mxt.errors import MxtError, StoreError
+
+        if isinstance(error, OSError):
+            error = StoreError(
+                f"{error.strerror or error}",
+                where=str(error.filename or ""),
+                hint="check space and permissions",
+            )
+        if not isinstance(error, MxtError):
+            return _crash(error)
+        from mxt.cli.terminal import print_error
+
+        print_error(error)
+        return error.exit_code
+
+
+def _main(args: list[str]) -> int:
+    if not args or args[0] in ("-h", "--help", "help"):
+        width = max(map(len, VERBS))
+        verbs = "".join(f"  {name:<{width}}  {summary}\n" for name, summary in VERBS.items())
+        sys.stdout.write(_HEAD + verbs + _TAIL)
+        return 0 if args else 2
+    if args[0] in ("-V", "--version", "version"):
+        from mxt import __version__
+
+        print(f"mxt {__version__}")
+        return 0
+    name = args[0]
+    if name not in VERBS:
+        from mxt.errors import UsageError, did_you_mean
+
+        raise UsageError(
+            f"unknown verb '{name}'{did_you_mean(name, VERBS)}", hint="'mxt --help' lists the verbs"
+        )
+    from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+    from importlib import import_module
+
+    verb = import_module(f"mxt.cli.{name}")
+    parser = ArgumentParser(
+        prog=f"mxt {name}",
+        description=VERBS[name].capitalize() + ".",
+        epilog=_filled(verb.EXAMPLES),
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    verb.add_arguments(parser)
+    own, rest = args[1:], []
+    if getattr(verb, "TAKES_ARGUMENTS", False) and "--" in own:
+        cut = own.index("--")
+        own, rest = own[:cut], own[cut + 1 :]
+    return int(verb.run(parser.parse_args(own, Namespace(arguments=rest))))
+
+
+def _filled(text: str) -> str:
+    """Examples as they stand, paragraphs filled to 80 columns."""
+    import textwrap
+
+    parts = text.strip("\n").split("\n\n")
+    return "\n\n".join(p if "\n  " in p else textwrap.fill(p, 80) for p in parts)
+
+
+def _crash(error: Exception) -> int:
+    """A defect of mxt itself: keep the traceback in a file, show one line."""
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="mxt-crash-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        traceback.print_exception(error, file=file)
+    if os.environ.get("MXT_DEBUG"):
+        traceback.print_exception(error)
+    print(
+        f"error: mxt itself failed: {type(error).__name__}: {error}\n"
+        f"  hint: this is a defect of mxt; please report it with {file.name}",
+        file=sys.stderr,
+    )
+    return 1

@@ -1,0 +1,95 @@
+"""mxt test: build test targets and report their verdicts."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from mxt.cli.build import execute, report
+from mxt.cli.options import add_building, add_labels, add_workspace
+from mxt.cli.session import Session
+from mxt.cli.terminal import paint, plural
+from mxt.errors import EXIT_BUILD, EXIT_OK, EXIT_TESTS, ActionError, GraphError
+
+if TYPE_CHECKING:
+    from mxt.execution.build import Built
+    from mxt.graph.graph import ActionGraph
+
+EXAMPLES = """
+examples:
+  mxt test //recipes:tiny_sft_lora.gate    one gate
+  mxt test //recipes:tiny_sft_lora         all tests of a bundle
+  mxt test //...                           all tests of the workspace
+
+A test's verdict is cached like any result: it runs again only when something it reads changed.
+Exit code 3 when a verdict is negative, 1 when a test could not be built.
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_labels(parser)
+    add_building(parser)
+    add_workspace(parser)
+
+
+def run(args: Namespace) -> int:
+    began = time.monotonic()
+    session = Session(args)
+    session.make_folders()
+    tests = find_tests(session, session.resolve(args.labels))
+    # analysed anew, so that only the tests and what they need are built
+    graph = session.analyse(tests)
+    built = execute(session, graph, args)
+    code = report(graph, built, began)
+    verdicts = [(label, verdict(session, graph, built, label)) for label in tests]
+    for label, found in verdicts:
+        if found is None:
+            print(f"{paint('NO RESULT', 'yellow', sys.stdout)}  {label}")
+        else:
+            word = (
+                paint("PASSED", "green", sys.stdout)
+                if found["passed"]
+                else paint("FAILED", "red", sys.stdout)
+            )
+            print(f"{word}  {label}  {found.get('summary', '')}")
+    failed = sum(1 for _, found in verdicts if found is not None and not found["passed"])
+    passed = sum(1 for _, found in verdicts if found is not None and found["passed"])
+    print(f"{plural(len(tests), 'test')}: {passed} passed, {failed} failed")
+    if code == EXIT_OK and passed + failed < len(tests):
+        return EXIT_BUILD  # a test without a verdict has not passed
+    return EXIT_TESTS if code == EXIT_OK and failed else code
+
+
+def find_tests(session: Session, labels: list[str]) -> list[str]:
+    """The test targets among labels, and in the bundles among them. Raises GraphError if there is none."""
+    graph = session.analyse(labels)
+    found = [t.label for t in graph.wanted() if t.test]
+    if not found:
+        raise GraphError(
+            f"no tests among {', '.join(labels[:3])}{', ...' if len(labels) > 3 else ''}",
+            hint="a test is a target of a rule with TEST = True, such as gate",
+        )
+    return found
+
+
+def verdict(session: Session, graph: ActionGraph, built: Built, label: str) -> dict[str, Any] | None:
+    """What a test's output "verdict" says; None where it was not built."""
+    for identity in graph.targets[label].actions:
+        found = built.results.get(identity)
+        if found is None or found.realisation is None or "verdict" not in found.realisation.outputs:
+            continue
+        try:
+            data = json.loads(session.store.cas.read(found.realisation.outputs["verdict"].digest))
+        except ValueError:
+            data = None
+        if not isinstance(data, dict) or not isinstance(data.get("passed"), bool):
+            raise ActionError(
+                "the verdict is not JSON with a boolean 'passed'",
+                where=label,
+                hint='a test writes {"passed": true, "summary": "..."} to its output "verdict"',
+            )
+        return data
+    return None
