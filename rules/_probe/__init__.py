@@ -1,0 +1,1 @@
+"""The probe's parts: candidates -> legality -> measure (against the reference) -> choose."""

@@ -1,0 +1,98 @@
+"""Measures how this machine runs the recipe's shapes best, and writes the choice down as the plan.
+
+plan.json holds decisions only, so a probe that chooses the same again changes nothing downstream;
+the timings are evidence. A step here is forward, a plain cross-entropy and backward: TRL's loss and the
+optimizer are left out, as they cost every candidate the same.
+"""
+
+from __future__ import annotations
+
+from mxt.rule import Attributes, Config, Label, Resources, Run, StageError, Target
+
+VERSION = 1
+KEYED = (
+    "meta.seed",
+    "autotune.policy",
+    "autotune.budget_s",
+    "autotune.attention",
+    "autotune.compile",
+    "autotune.micro_batch",
+    "autotune.steps",
+    "data.pack.max_length",
+    "train.lora.r",
+    "train.lora.targets",
+    "train.max_steps",
+    "train.batch_size",
+    "train.determinism",
+    "train.dtype",
+)
+# For epochs: how many steps they make depends on the data. The probe does not read it, as each new row
+# would measure anew, and would let noise choose anew; autotune.steps says it where it matters.
+UNKNOWN_STEPS = 1000
+
+
+class Attrs(Attributes):
+    """model: a model folder, of which config.json is read."""
+
+    config: Config
+    model: Label
+
+
+def actions(target: Target) -> None:
+    target.action(
+        run=probe,
+        mnemonic="Probe",
+        inputs={"model": target.attrs.model},
+        outputs={"plan": "plan.json"},
+        resources=Resources(cpus=1, memory_mb=2048, exclusive=True),
+    )
+
+
+def probe(run: Run) -> None:
+    """plan.json; evidence: timings.json with every candidate, its figures or the reason against it."""
+    import json
+
+    from rules._plan import plan_form, read_model_config, shape_of, write_plan
+    from rules._probe.candidates import enumerate_candidates
+    from rules._probe.choose import Measurement, choose
+    from rules._probe.legality import machine, why_illegal
+
+    recipe = run.config
+    if recipe["autotune.policy"] != "aot_only":
+        raise StageError(f"autotune.policy is '{recipe['autotune.policy']}'", hint="it must be 'aot_only'")
+    model_config = read_model_config(run.inputs["model"])
+    shape = shape_of(model_config, recipe)
+    memory, compiler = machine()
+    measurements = [
+        Measurement(c, reason=why_illegal(c, shape, memory, compiler)) for c in enumerate_candidates(recipe)
+    ]
+    steps = recipe["autotune.steps"] or recipe["train.max_steps"] or UNKNOWN_STEPS
+
+    from rules._runtime import prepare
+
+    prepare(run, deterministic=recipe["train.determinism"] == "strict")
+    from rules._probe.measure import measure
+
+    scale = measure(measurements, model_config, recipe, steps, run.report)
+    winner, rows = choose(measurements, shape["batch_size"], steps, scale)
+    evidence = {
+        "candidates": rows,
+        "planned_steps": steps,
+        "planned_steps_from": next(
+            (name for name in ("autotune.steps", "train.max_steps") if recipe[name]),
+            f"nothing: epochs count as {UNKNOWN_STEPS} steps, see autotune.steps",
+        ),
+        "budget_s": recipe["autotune.budget_s"],
+        "layers_scale": scale,
+        "tie": "2 %",
+        "left_out": "optimizer step and TRL's own loss: the same for every candidate",
+    }
+    (run.evidence / "timings.json").write_text(json.dumps(evidence, indent=2) + "\n")
+    if winner is None:
+        reasons = "; ".join(f"{m.candidate.name}: {m.reason}" for m in measurements[:4])
+        raise StageError(
+            f"no candidate could be measured ({reasons})",
+            hint="raise autotune.budget_s, or offer other candidates in autotune",
+        )
+    run.report(note=f"chose {winner.name}")
+    write_plan(run.outputs["plan"], plan_form(winner.decisions(shape["batch_size"]), shape, run.platform))
