@@ -1,0 +1,128 @@
+"""A Hugging Face Hub of one process: real HTTP, a few repositories, and the Hub's ways of saying no."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+TOKEN = "hf_secret"
+
+
+class Hub:
+    """repos: (kind, name) -> files. gated: names that need TOKEN. broken: paths served with other bytes.
+
+    served: the paths of all downloads.
+    """
+
+    def __init__(self) -> None:
+        self.repos: dict[tuple[str, str], dict[str, bytes]] = {}
+        self.gated: set[str] = set()
+        self.broken: set[str] = set()
+        self.failing = False
+        self.password: str | None = None  # "user:password" that each request must carry
+        self.served: list[str] = []
+        self.endpoint = ""
+
+
+@contextmanager
+def fake_hub() -> Iterator[Hub]:
+    """Serve on a free port of this machine until the block ends."""
+    hub = Hub()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self) -> None:
+            self.answer(body=False)
+
+        def do_GET(self) -> None:
+            self.answer(body=True)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def answer(self, *, body: bool) -> None:
+            status, headers, data = respond(hub, self.path, self.headers.get("Authorization", ""), body)
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(data)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if body:
+                self.wfile.write(data)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    hub.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def respond(hub: Hub, path: str, authorization: str, body: bool) -> tuple[int, dict[str, str], bytes]:
+    """(status, headers, content) as the Hub gives them."""
+    parts = path.partition("?")[0].strip("/").split("/")
+    if hub.failing:
+        return 500, {}, b"{}"
+    if hub.password and authorization != f"Basic {base64.b64encode(hub.password.encode()).decode()}":
+        return 401, {}, b"{}"
+    if parts[0] == "api":
+        kind, name, revision = parts[1].removesuffix("s"), "/".join(parts[2:4]), parts[-1]
+    else:
+        kind = "dataset" if parts[0] == "datasets" else "model"
+        parts = parts[kind == "dataset" :]
+        name, revision = "/".join(parts[:2]), parts[3]
+    files = hub.repos.get((kind, name))
+    if files is None:
+        return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
+    if name in hub.gated and authorization != f"Bearer {TOKEN}":
+        return 403, {"X-Error-Code": "GatedRepo"}, b"{}"
+    if revision != COMMIT:
+        return 404, {"X-Error-Code": "RevisionNotFound"}, b"{}"
+    if path.startswith("/api"):
+        siblings = [sibling(n, d) for n, d in files.items()]
+        return (
+            200,
+            {"Content-Type": "application/json"},
+            json.dumps(
+                {
+                    "id": name,
+                    "modelId": name,
+                    "sha": COMMIT,
+                    "siblings": siblings,
+                    "tags": [],
+                    "private": False,
+                }
+            ).encode(),
+        )
+    file = "/".join(parts[4:])
+    if file not in files:
+        return 404, {"X-Error-Code": "EntryNotFound"}, b"{}"
+    data = files[file]
+    etag = hashlib.sha256(data).hexdigest()
+    if body:
+        hub.served.append(file)
+        if file in hub.broken:
+            data = bytes([data[0] ^ 1]) + data[1:]
+    return 200, {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"', "X-Linked-Size": str(len(data))}, data
+
+
+def sibling(name: str, data: bytes) -> dict[str, Any]:
+    """A file's entry: large ones by SHA-256, small ones by git's name for their content."""
+    git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    entry: dict[str, Any] = {"rfilename": name, "size": len(data), "blobId": git}
+    if name.endswith((".safetensors", ".parquet")):
+        entry["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
+        entry["blobId"] = "f" * 40
+    return entry
