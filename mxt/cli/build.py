@@ -78,6 +78,7 @@ def execute(session: Session, graph: ActionGraph, args: Namespace, *, effects: b
     from mxt.cli.progress import Progress
     from mxt.cli.terminal import warn
     from mxt.execution.build import Options, build
+    from mxt.execution.build_record import Recorder
     from mxt.execution.events import EventFile, Events, ProfileFile
 
     effect = next((t.label for t in graph.wanted() if t.effect), None)
@@ -94,6 +95,7 @@ def execute(session: Session, graph: ActionGraph, args: Namespace, *, effects: b
         events.listen(file)
     progress = Progress(len(graph.actions), verbose=args.verbose)
     events.listen(progress)
+    events.listen(Recorder(session.store.layout.state, identity))
     session.loader.close()
     try:
         built = build(
