@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
+from tests.e2e.browser import browser  # noqa: F401 - a fixture, for every test here
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
