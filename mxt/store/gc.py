@@ -5,6 +5,9 @@ last key of each action (its form only, for `explain`), progress younger than 14
 outputs and, by way of its action form, the actions that made its inputs: after a gc nothing that
 mxt-out shows runs again. Records go before the blobs they name, so SIGKILL leaves no promise broken;
 anything newer than the oldest running build stays.
+
+With a size to stay below, results that no root holds are kept as long as they fit, the most recently used
+first, each with all that it was made from; the first that does not fit goes, and so do all older ones.
 """
 
 from __future__ import annotations
@@ -13,31 +16,33 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mxt.action.canonical import load
 from mxt.errors import StoreError
 from mxt.store.action_cache import ActionCache
 from mxt.store.cas import Cas
+from mxt.store.fit import Fit
 from mxt.store.history import History
 from mxt.store.layout import Layout
 from mxt.store.lease import live_leases
 from mxt.store.lock import Locks, OnWait
+from mxt.store.mark import Marks, linked_keys, listing
 from mxt.store.materialise import remove_tree
+from mxt.store.measure import Measured, measure
 from mxt.store.os_errors import explain_os_error
-from mxt.store.realisation import Realisation
-from mxt.store.records import REALISATION_TYPE, open_record
-from mxt.store.tree import walk_tree
 
 PROGRESS_DAYS = 14
-_TREE = b'{"entries":['
 
 
 @dataclass
 class Swept:
-    """What a gc removed, or would. Bytes are those that the disk gets back."""
+    """What a gc removed, or would. Bytes are those that the disk gets back.
+
+    limit: the size to stay below, -1 without one; then too: total: the store's bytes afterwards, held: those
+    of them that no limit takes away, by what they are.
+    """
 
     blobs: int = 0
     bytes: int = 0
@@ -48,6 +53,9 @@ class Swept:
     kept_blobs: int = 0
     kept_bytes: int = 0
     paths: list[str] = field(default_factory=list)
+    limit: int = -1
+    total: int = 0
+    held: dict[str, int] = field(default_factory=dict)
 
 
 def pin(layout: Layout, name: str) -> None:
@@ -83,143 +91,123 @@ class Collector:
         *,
         dry_run: bool = False,
         progress_days: float = PROGRESS_DAYS,
+        max_size: int | None = None,
+        used: Mapping[str, float] | None = None,
         on_wait: OnWait | None = None,
         timeout_s: float | None = None,
     ) -> Swept:
-        """Sweep, or with dry_run only say what would go. Raises StoreError when another gc runs."""
+        """Sweep, or with dry_run only say what would go. Raises StoreError when another gc runs.
+
+        max_size: bytes; results that nothing holds stay as long as the store is no larger than this.
+        used: action key -> seconds since 1970 when it was last of use, beside what the store itself knows.
+        """
         lock = Locks(self.layout).exclusive(on_wait, timeout_s=timeout_s)
         if lock is None:
             raise StoreError("another gc is running", where=self.layout.text, hint="wait for it")
         with lock, explain_os_error("collect garbage", self.layout.root):
-            return _Collection(self, dry_run, progress_days).run()
+            fit = None if max_size is None else Fit(max_size, used or {})
+            return _Collection(self, dry_run, progress_days, fit).run()
 
 
 class _Collection:
-    def __init__(self, owner: Collector, dry_run: bool, progress_days: float) -> None:
+    def __init__(self, owner: Collector, dry_run: bool, progress_days: float, fit: Fit | None) -> None:
         self.layout = owner.layout
         self.cas = owner.cas
         self.history = owner.history
         self.dry_run = dry_run
+        self.fit = fit
         self.oldest_progress = time.time() - progress_days * 86400
         self.swept = Swept()
         leases = live_leases(self.layout, remove_dead=not dry_run)
         self.leased = {name for lease in leases for name in lease.names}
         # nothing that came or was linked since the oldest running build began is touched
         self.since = min((lease.since_ns for lease in leases), default=1 << 63)
-        self.realisations: dict[str, list[tuple[Path, Realisation]]] = {}
-        self.makers: dict[str, set[str]] = {}
-        self.keys: set[str] = set()
-        self.digests: set[str] = set()
-        self.walked: set[str] = set()
+        self.marks = Marks(owner.layout, owner.cas)
+        self.rooted: set[str] = set()  # without what is kept only because it fits or costs nothing
 
     def run(self) -> Swept:
-        self._read_records()
-        self._mark()
+        self.marks.from_roots(self._roots())
+        self.rooted = set(self.marks.keys)
+        self.marks.what_costs_nothing()
+        self.marks.digests.update(self.history.last_keys())
+        if self.fit is not None:
+            self._spare_what_fits(self.fit)
         self._sweep_outputs()
         self._sweep_records()
         self._sweep_blobs()
         self._sweep_progress()
         self._sweep_leftovers()
+        self.swept.total -= self.swept.bytes
         return self.swept
 
     # mark
 
-    def _read_records(self) -> None:
-        for folder in _two_levels(self.layout.root / "ac"):
-            for path in _listing(folder):
-                try:
-                    record = open_record(path.read_bytes(), REALISATION_TYPE)
-                    realisation = Realisation.parse(record.payload, record.keyid)
-                except (OSError, ValueError):
-                    continue
-                self.realisations.setdefault(folder.name, []).append((path, realisation))
-                for output in realisation.outputs.values():
-                    self.makers.setdefault(output.digest, set()).add(folder.name)
-
     def _roots(self) -> set[str]:
         roots = set(self.leased)
-        roots.update(path.name for path in _listing(self.layout.state / "pins"))
-        for path in _listing(self.layout.root / "progress"):
+        roots.update(path.name for path in listing(self.layout.state / "pins"))
+        for path in listing(self.layout.root / "progress"):
             if _newest(path) >= self.oldest_progress:
                 roots.add(path.name)
-        roots.update(self._linked(str(self.layout.root.parent / "mxt-out")))
-        for path in _listing(self.layout.state / "roots"):
+        roots.update(linked_keys(self.layout, str(self.layout.root.parent / "mxt-out")))
+        for path in listing(self.layout.state / "roots"):
             with contextlib.suppress(OSError):
                 folder = os.path.join(os.path.realpath(self.layout.root), os.fsdecode(path.read_bytes()))
-                roots.update(self._linked(folder))
+                roots.update(linked_keys(self.layout, folder))
         return roots
 
-    def _linked(self, folder: str) -> Iterator[str]:
-        """The keys that the symlinks below a folder lead to."""
-        base = os.path.realpath(self.layout.root / "out") + "/"
-        for place, folders, files in os.walk(folder):
-            for name in folders + files:
-                path = os.path.join(place, name)
-                if os.path.islink(path):
-                    target = os.path.normpath(os.path.join(os.path.realpath(place), os.readlink(path)))
-                    if target.startswith(base):
-                        yield target[len(base) :].split("/", 1)[0]
+    def _spare_what_fits(self, fit: Fit) -> None:
+        """Mark results that no root holds, the last used first, until one does not fit."""
+        measured = measure(self.layout)
+        self.swept.limit, self.swept.total = fit.limit, measured.bytes
+        self.swept.held = self._held(measured)
+        budget = fit.limit - sum(self.swept.held.values())
+        for key in fit.order(self.layout, self.marks):
+            if key in self.marks.keys:
+                continue  # an input of one that was used later
+            self.marks.begin()
+            if key in self.marks.realisations:
+                self.marks.from_roots([key])
+            else:  # only what a failed run said
+                self.marks.alone(key)
+            keys, digests = self.marks.fresh()
+            cost = sum(map(measured.of_key, keys)) + sum(map(measured.of_blob, digests))
+            if cost > budget:
+                self.marks.undo()
+                return
+            budget -= cost
 
-    def _mark(self) -> None:
-        waiting = list(self._roots())
-        while waiting:
-            name = waiting.pop()
-            if name in self.keys:
-                continue
-            self.keys.add(name)
-            self.digests.add(name)  # a key's own blob is its action form
-            if name not in self.realisations and self._is_tree(name):  # a pin or a lease may name a blob
-                self._mark_output("dir", name)
-            for _, realisation in self.realisations.get(name, ()):
-                for output in realisation.outputs.values():
-                    self._mark_output(output.kind, output.digest)
-            for kind, digest in self._inputs(name):
-                waiting.extend(self.makers.get(digest, ()))
-                self._mark_output(kind, digest)
-        # also what costs nothing to keep: records all of whose bytes stay anyway
-        for name, found in self.realisations.items():
-            outputs = [output for _, realisation in found for output in realisation.outputs.values()]
-            if all(output.digest in self.digests for output in outputs):
-                self.keys.add(name)
-                self.digests.add(name)
-        self.digests.update(self.history.last_keys())
-
-    def _mark_output(self, kind: str, digest: str) -> None:
-        if digest in self.walked:
-            return
-        self.walked.add(digest)
-        self.digests.add(digest)
-        if kind == "dir":
-            with contextlib.suppress(StoreError):  # an incomplete folder keeps what there is of it
-                self.digests.update(entry.digest for _, entry in walk_tree(self.cas, digest) if entry.digest)
-
-    def _is_tree(self, digest: str) -> bool:
-        try:
-            with open(self.layout.blob(digest), "rb") as file:
-                return file.read(len(_TREE)) == _TREE
-        except OSError:
-            return False
-
-    def _inputs(self, key: str) -> list[tuple[str, str]]:
-        """(kind, digest) of all inputs of an action, by its form."""
-        try:
-            form = load(self.cas.read(key))
-            return [(str(one["kind"]), str(one["digest"])) for one in form["inputs"].values()]
-        except (StoreError, ValueError, LookupError, TypeError, AttributeError):
-            return []  # no action form (any more): a pinned blob, or a key from elsewhere
+    def _held(self, measured: Measured) -> dict[str, int]:
+        """What no limit takes away, in bytes, by what it is."""
+        results = sum(map(measured.of_key, self.marks.keys)) + sum(map(measured.of_blob, self.marks.digests))
+        progress = measured.keyed["progress"]
+        unfinished = sum(progress[key].bytes for key in self.rooted & progress.keys())
+        making = 0
+        if self.since < 1 << 63:  # what running builds have just made
+            unmarked = (digest for digest in measured.blobs if digest not in self.marks.digests)
+            making += sum(measured.of_blob(d) for d in unmarked if self._is_new(self.cas.path(d)))
+            temporary = (path for path in listing(self.layout.tmp) if _alive(path.name))
+            making += sum(map(_size, temporary))
+        swept = ("tmp", "quarantine")
+        other = sum(amount.bytes for name, amount in measured.rest.items() if name not in swept)
+        return {
+            "results": results,
+            "unfinished work": unfinished,
+            "running builds": making,
+            "environments and indexes": other,
+        }
 
     # sweep
 
     def _sweep_outputs(self) -> None:
         for part in ("out", "evidence", "accelerants"):
-            for path in _listing(self.layout.root / part):
-                if path.name not in self.keys and not self._is_new(path):
+            for path in listing(self.layout.root / part):
+                if path.name not in self.marks.keys and not self._is_new(path):
                     self.swept.outputs += part == "out"
                     self._remove(path, count=part != "out")
 
     def _sweep_records(self) -> None:
-        for key, found in self.realisations.items():
-            if key in self.keys:
+        for key, found in self.marks.realisations.items():
+            if key in self.marks.keys:
                 continue
             stale = [path for path, _ in found if not self._is_new(path)]
             self.swept.realisations += len(stale)
@@ -232,11 +220,11 @@ class _Collection:
                     self._remove(runs)
 
     def _sweep_blobs(self) -> None:
-        for folder in _listing(self.layout.root / "cas"):
-            for path in _listing(folder):
+        for folder in listing(self.layout.root / "cas"):
+            for path in listing(folder):
                 digest = path.name.removesuffix(".x")
                 facts = path.lstat()
-                if digest in self.digests or facts.st_ctime_ns >= self.since:
+                if digest in self.marks.digests or facts.st_ctime_ns >= self.since:
                     self.swept.kept_blobs += 1
                     self.swept.kept_bytes += facts.st_size
                     continue
@@ -245,21 +233,21 @@ class _Collection:
                 self._remove(path)
 
     def _sweep_progress(self) -> None:
-        for path in _listing(self.layout.root / "progress"):
-            if path.name not in self.keys and not self._is_new(path):
+        for path in listing(self.layout.root / "progress"):
+            if path.name not in self.rooted and not self._is_new(path):
                 self.swept.progress += 1
                 self._remove(path)
 
     def _sweep_leftovers(self) -> None:
-        for path in _listing(self.layout.tmp):
+        for path in listing(self.layout.tmp):
             if not _alive(path.name) and not self._is_new(path):
                 self.swept.leftovers += 1
                 self._remove(path)
-        for path in _listing(self.layout.quarantine):
+        for path in listing(self.layout.quarantine):
             self.swept.leftovers += 1
             self._remove(path)
         for folder in (self.layout.state, self.layout.state / "snapshots"):
-            for path in _listing(folder):  # what a killed build was writing aside: <name>.json.<pid>
+            for path in listing(folder):  # what a killed build was writing aside: <name>.json.<pid>
                 name, _, pid = path.name.rpartition(".")
                 if name.endswith(".json") and pid.isdigit() and not _alive(pid):
                     self.swept.leftovers += 1
@@ -270,7 +258,7 @@ class _Collection:
     def _sweep_locks(self) -> None:
         """Remove the lock files of builds that were killed; whoever lives has his locked."""
         locks = Locks(self.layout)
-        for path in _listing(self.layout.lock("x").parent):
+        for path in listing(self.layout.lock("x").parent):
             name = path.name.removesuffix(".lock")
             if name != "store" and (lock := locks.acquire(name, timeout_s=0)) is not None:
                 lock.release()  # which takes its file along
@@ -292,18 +280,6 @@ class _Collection:
         if not self.dry_run:
             with contextlib.suppress(OSError):
                 path.rmdir()
-
-
-def _listing(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _two_levels(folder: Path) -> Iterator[Path]:
-    for outer in _listing(folder):
-        yield from _listing(outer)
 
 
 def _size(path: Path) -> int:
