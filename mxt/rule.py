@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,6 +135,23 @@ class Run:
             os.write(int(fd), line.encode())
         except OSError:  # mxt is gone; its death signal ends this process
             pass
+
+    def panel(self, kind: str, title: str, **fields: Any) -> None:
+        """Something people want to see of this run, in the report beside the receipt: evidence, in no key.
+
+        kind: "lines", "bars", "table", "facts" or "verdict", with their fields (see `mxt.panels` and
+        docs/write-a-rule.md). Panels appear in the order of the calls; long curves are thinned here.
+        What cannot be shown costs no result: the log and the report say so.
+        """
+        from mxt.panels import FILE, plain, read_panels, thin_form
+
+        file = self.evidence / FILE
+        form = thin_form({"kind": kind, "title": title, **fields})
+        for problem in read_panels(json.dumps([plain(form)]).encode()).problems:
+            print(f"warning: panel '{title}': {problem}", file=sys.stderr)
+        forms = json.loads(file.read_text(encoding="ascii")) if file.exists() else []
+        self.evidence.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps([*forms, plain(form)], separators=(",", ":")) + "\n", encoding="ascii")
 
     @staticmethod
     def fail(message: str, *, where: str = "", hint: str = "") -> StageError:

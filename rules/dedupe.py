@@ -70,6 +70,21 @@ def dedupe(run: Run) -> None:
     }
     run.evidence.mkdir(parents=True, exist_ok=True)
     (run.evidence / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    from rules._panels import DATA, dropped
+
+    counts = {"copy of an earlier row": exact}
+    if threshold is not None:
+        counts[f"nearly an earlier row (at least {threshold:g} of its signature)"] = near
+    dropped(run, "dedupe", counts)
+    if repeated:
+        run.panel(
+            "table",
+            "Repeated rows",
+            section=DATA,
+            columns=["row", "repeats"],
+            rows=[[e["row"], e["repeats"]] for e in report["examples"]],
+            note=f"The first {EXAMPLES}; rows are counted from 0.",
+        )
 
 
 def mark_exact(digests: Any, original: Any) -> int:

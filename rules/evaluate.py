@@ -85,6 +85,9 @@ def evaluate(run: Run) -> None:
     run.report(note="writing the questions")
     results = evaluate_tasks(manager, harness, names, local, run.config)
     _write(run.outputs["results"], results)
+    from rules._panels import evaluation
+
+    evaluation(run, results)
 
 
 def _write(path: Path, results: object) -> None:

@@ -75,6 +75,36 @@ def gate(run: Run) -> None:
         for held, text in sorted(shared.items())
     ]
     _write(run.evidence / "shared_rows.json", report)
+    _show(run, verdict, report[:20])
+
+
+def _show(run: Run, verdict: Mapping[str, Any], shared: Sequence[Mapping[str, Any]]) -> None:
+    """The verdict in one sentence, base against tuned, and held-out rows that training has seen."""
+    import json
+
+    from rules._panels import comparison, short
+
+    better = verdict["gain"] > 0
+    errors = verdict["standard_errors"]
+    by = "" if errors is None else f", {abs(errors):.1f} standard errors {'above' if better else 'below'} it"
+    sentence = (
+        f"Gate {'passed' if verdict['passed'] else 'not passed'}: {verdict['task']} {verdict['metric']} "
+        f"{verdict['tuned']:.4g} against the base model's {verdict['base']:.4g} on {verdict['rows']} "
+        f"held-out rows{by} (more than {verdict['needed_standard_errors']:g} above are needed)"
+    )
+    failures = "; ".join(verdict["failures"])
+    run.panel("verdict", sentence, good=verdict["passed"], note=failures, section="Evaluation")
+    base, tuned = (json.loads(run.inputs[n].read_text(encoding="utf-8")) for n in ("base", "tuned"))
+    comparison(run, base, tuned)
+    if shared:
+        run.panel(
+            "table",
+            "Held-out rows that are also in the training data",
+            section="Evaluation",
+            columns=["row", "held-out text", "number of the training text"],
+            rows=[[r["row"], short(" / ".join(r["texts"])), r["training_text"]] for r in shared],
+            note=f"The first {len(shared)}; all are in the evidence, shared_rows.json.",
+        )
 
 
 def means(scores: Sequence[float], groups: Sequence[Sequence[int]]) -> list[float]:

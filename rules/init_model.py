@@ -89,7 +89,17 @@ def init_model(run: Run) -> None:
     folder: Path = run.outputs["model"]
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    run.report(note=f"{sum(p.numel() for p in model.parameters()):,} weights")
+    weights = sum(p.numel() for p in model.parameters())
+    run.report(note=f"{weights:,} weights")
+    from rules._panels import facts
+
+    shown = (
+        ("weights", weights),
+        ("vocabulary", size["vocab_size"]),
+        ("layers", size["num_hidden_layers"]),
+        ("hidden size", size["hidden_size"]),
+    )
+    facts(run, "Model", "A new model", shown)
 
 
 def train_tokenizer(run: Run, vocab_size: int, max_length: int) -> Any:

@@ -330,3 +330,19 @@ def write_report(
     }
     run.evidence.mkdir(parents=True, exist_ok=True)
     (run.evidence / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    from rules import _panels
+
+    counts = {"rows trained on": len(documents), **dict(sorted(dropped.items()))}
+    if truncated:
+        counts["of these cut to max_length"] = truncated
+    _panels.dropped(run, "pack", counts)
+    packed = (
+        ("sequences", sequences),
+        ("places for tokens in them", sequences * capacity),
+        ("filled with tokens", report["tokens"]),
+        ("learned, not only read", report["learned_tokens"]),
+    )
+    rows = [[what, count] for what, count in packed]
+    run.panel(
+        "table", "Packed sequences", section=_panels.DATA, columns=["what", "count"], rows=rows, add_up=True
+    )

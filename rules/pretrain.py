@@ -125,6 +125,15 @@ def pretrain(run: Run) -> None:
             if done % run.unkeyed["model.pretrain.checkpoint_steps"] == 0 and done < steps and checkpoints:
                 checkpoints.save(f"step-{done}", save)
                 checkpoints.prune(keep=2)
+    from rules._panels import curves, facts
+
+    curves(run, "Pre-training", [json.loads(line) for line in lines])
+    shown = (
+        ("steps", steps),
+        ("tokens seen", steps * batch_size * length),
+        ("tokens in the corpus", len(tokens)),
+    )
+    facts(run, "Pre-training", "What pre-training came to", shown)
     write_model(model.eval(), run.inputs["model"], run.outputs["model"])
 
 

@@ -7,6 +7,9 @@ optimizer are left out, as they cost every candidate the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from mxt.rule import Attributes, Config, Label, Resources, Run, StageError, Target
 
 VERSION = 1
@@ -95,4 +98,41 @@ def probe(run: Run) -> None:
             hint="raise autotune.budget_s, or offer other candidates in autotune",
         )
     run.report(note=f"chose {winner.name}")
-    write_plan(run.outputs["plan"], plan_form(winner.decisions(shape["batch_size"]), shape, run.platform))
+    decisions = winner.decisions(shape["batch_size"])
+    _show(run, decisions, evidence)
+    write_plan(run.outputs["plan"], plan_form(decisions, shape, run.platform))
+
+
+def _show(run: Run, decisions: Mapping[str, Any], evidence: Mapping[str, Any]) -> None:
+    """The choice, and what every candidate would have cost."""
+    from rules._panels import facts
+
+    names = {"gradient_accumulation": "gradient accumulation", "micro_batch": "micro-batch"}
+    facts(run, "Plan", "What was chosen", [(names.get(n, n), v) for n, v in decisions.items()])
+    measured = [row for row in evidence["candidates"] if "cost_s" in row and "reason" not in row]
+    if measured:
+        run.panel(
+            "bars",
+            "Cost of an optimizer step, by candidate",
+            section="Plan",
+            unit="ms",
+            bars=[
+                {"name": row["candidate"], "value": row["cost_s"] * 1000, "marked": row["chosen"]}
+                for row in measured
+            ],
+            note=f"Forward and backward, compiling spread over {evidence['planned_steps']} steps. Of "
+            f"candidates within {evidence['tie']} of the fastest the first in the order of preference wins.",
+        )
+    columns = ["attention/compile/micro-batch", "median ms", "95 % ms", "samples", "compiling s", "why not"]
+    rows = [
+        [
+            row["candidate"],
+            *(row[k] * 1000 if k in row else None for k in ("micro_batch_s_median", "micro_batch_s_p95")),
+            row.get("samples"),
+            row.get("compile_s"),
+            row.get("reason") or ("chosen" if row["chosen"] else ""),
+        ]
+        for row in evidence["candidates"]
+    ]
+    note = "Milliseconds of one micro-batch."
+    run.panel("table", "Candidates", section="Plan", columns=columns, rows=rows, note=note)

@@ -89,6 +89,7 @@ def quantize(run: Run) -> None:
     check = compare(original, reference, _logits(_reload(folder), probe))
     check |= {"calibration_rows": len(rows), "quantized_weights": len(layers), "compiler": _quark.compiler()}
     (run.evidence / "check.json").write_text(json.dumps(check, indent=2) + "\n")
+    _show(run, check)
     if not check["reloaded_difference"] <= TOLERANCE:
         raise StageError(
             f"exported model computes something else: logits differ by {check['reloaded_difference']:.2e} "
@@ -101,6 +102,23 @@ def quantize(run: Run) -> None:
             f"mean size, {DRIFT:.0%} is allowed",
             hint="name sensitive layers in quantize.exclude, such as '*down_proj'",
         )
+
+
+def _show(run: Run, check: dict[str, Any]) -> None:
+    """The check, each difference beside what is allowed."""
+    from rules._panels import facts
+
+    shown = (
+        ("scheme", run.config["quantize.scheme"]),
+        ("layers quantized", check["quantized_weights"]),
+        ("rows to measure input scales on", check["calibration_rows"] or None),
+        ("exported against quantized", f"{check['reloaded_difference']:.2g} (at most {TOLERANCE:g})"),
+        ("quantized against original, mean", f"{check['mean_drift']:.1%} (at most {DRIFT:.0%})"),
+        ("quantized against original, largest", f"{check['quantization_difference']:.1%}"),
+        ("same most likely token", f"{check['same_top_token']:.0%}"),
+    )
+    note = "Differences of logits on the same tokens: of their mean size for the mean, else of the largest."
+    facts(run, "Quantization", "Does the smaller model compute the same?", shown, note)
 
 
 def calibration_rows(run: Run, data: Sequence[Path]) -> list[dict[str, Any]]:

@@ -182,6 +182,28 @@ class Report:
             "examples": [{k: v for k, v in e.items() if k != "row"} for e in self.examples],
         }
         (self.run.evidence / "report.json").write_text(json.dumps(text, indent=1) + "\n")
+        from rules._panels import DATA, dropped
+
+        bad = {f"bad row: {reason}": count for reason, count in sorted(self.reasons.items())}
+        dropped(self.run, "read", {"rows in the files": self.read, **bad})
+        if self.examples:
+            self.run.panel(
+                "table",
+                "Bad rows",
+                section=DATA,
+                columns=["where", "reason", "detail"],
+                rows=[[e["where"], e["reason"], e["detail"]] for e in self.examples],
+                note="The first of each shard; all are in the evidence, bad_rows.jsonl.",
+            )
+        if self.left_out:
+            self.run.panel(
+                "table",
+                "Fields that no training row has",
+                section=DATA,
+                columns=["field", "rows"],
+                rows=sorted(map(list, self.left_out.items())),
+                add_up=True,
+            )
 
 
 class Signatures:

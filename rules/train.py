@@ -148,3 +148,19 @@ def _write_evidence(run: Run, plan: Any, settings: dict[str, Any], journal: Any,
     kept = {k: v for k, v in settings.items() if k != "output_dir"}
     (run.evidence / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     (run.evidence / "settings.json").write_text(json.dumps({"plan": plan, "trainer": kept}, indent=2) + "\n")
+    from rules._panels import curves, facts
+
+    cost = summary["cost_usd"]
+    shown = (
+        ("optimizer steps", summary["steps"]),
+        ("loss at the end", summary["loss"]),
+        ("tokens trained on", summary["tokens"]),
+        ("seconds in steps", summary["seconds"]),
+        ("tokens a second", summary["tokens_per_s"]),
+        ("cost", None if cost is None else f"{cost:.4f} USD"),
+        ("resumed from step", summary["resumed_from"]),
+        ("graphs compiled", summary["graphs_compiled"] or None),
+        ("compiled after warm-up", summary["graphs_compiled_after_warm_up"] or None),
+    )
+    curves(run, "Training", journal.lines)
+    facts(run, "Training", "What training came to", shown)
