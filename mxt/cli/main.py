@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 # verb -> summary; a verb's module is imported only when it is used
 VERBS = {
+    "init": "make a workspace that builds",
     "build": "build targets, running only what changed",
     "test": "build test targets and report their verdicts",
     "run": "build a target, then carry out its effect",
@@ -15,7 +16,7 @@ VERBS = {
     "verify": "recompute everything a receipt states",
     "log": "show the log of an action's last run",
     "gc": "delete what nothing refers to any more",
-    "plan": "pin the probe's plan into the workspace",
+    "plan": "show, compare and pin what a probe decided",
     "toolchain": "lock and check the environments that actions run in",
     "trust": "allow this workspace's own rules to run",
 }

@@ -207,6 +207,11 @@ def _rule_files(folder: Path) -> list[Path]:
     )
 
 
+def builtin_module(name: str) -> ModuleType:
+    """A module of the rules/ folder beside mxt that is no rule, such as what `mxt init` starts from."""
+    return _guarded(f"rules.{name}", BUILTIN_RULES / name, f"rules/{name}")
+
+
 def _guarded(module: str, path: Path, shown: str) -> ModuleType:
     """import_module, with whatever the file raises turned into a LoadError that names its line."""
     try:

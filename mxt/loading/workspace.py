@@ -16,7 +16,7 @@ STORE = "cache"
 OUTPUTS = "mxt-out"
 # never packages, never matched: at the root, and at any depth
 ROOT_ONLY_EXCLUDED = frozenset({STORE, OUTPUTS})
-EXCLUDED = frozenset({".git", ".venv"})
+EXCLUDED = frozenset({".git", ".venv", ".mxt"})  # .mxt: where a workspace's wrapper keeps mxt itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,125 @@
+"""mxt init: make a workspace that builds."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from mxt.cli.terminal import paint, plural, warn
+from mxt.errors import EXIT_OK, UsageError
+
+EXAMPLES = """
+examples:
+  mxt init demo                       a workspace in demo/, with a recipe that trains on a CPU
+  mxt init --list                     the recipes to start from
+  mxt init . --recipe tiny_sft_full   in this folder, from another recipe
+  mxt init demo --data rows.jsonl     to train on your own rows
+
+Nothing that is there already is overwritten: where a file is in the way, nothing is written. A README
+stays as it is, a .gitignore gets the lines that it lacks.
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="where; made if it is not there")
+    parser.add_argument("--list", action="store_true", help="list the recipes to start from")
+    parser.add_argument("--recipe", metavar="NAME", default="", help="the recipe to start from (see --list)")
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="your own rows, JSONL or Parquet, to train on instead of the example data; may be given again",
+    )
+    parser.add_argument(
+        "--ci", choices=["github", "gitlab", "none"], default="github", help="which CI file (default: github)"
+    )
+
+
+def run(args: Namespace) -> int:
+    rules = _starters()
+    if args.list:
+        return _list(rules.starters())
+    if args.folder is None:
+        raise UsageError("name the new workspace's folder", hint="mxt init DIR; '.' is the current one")
+    from mxt.scaffold.origin import origin
+    from mxt.scaffold.workspace_files import common_files, target_name
+    from mxt.scaffold.write_files import write_files
+
+    folder = _folder(args.folder)
+    name = target_name(folder.name)
+    data = [Path(os.path.abspath(os.path.expanduser(text))) for text in args.data]
+    files: dict[str, Any] = rules.starter_files(args.recipe, name, data)
+    tested = "\neval:\n" in files[f"recipes/{name}.yaml"]
+    come_from = origin()
+    files.update(common_files(name, _title(folder.name) or name, args.ci, come_from, tested=tested))
+    written = write_files(folder, files)
+
+    label = f"//recipes:{name}"
+    what = plural(len(written), "file") if written else "everything was there already"
+    print(f"{paint('made', 'green', sys.stdout)} {label} in {args.folder}: {what}", flush=True)
+    if come_from.doubt:
+        warn(come_from.doubt)
+    if os.uname().machine != "x86_64":
+        warn(f"the toolchain is locked for x86_64; this machine, {os.uname().machine}, can compute keys only")
+    _say_what_next(args.folder, label, come_from.url, tested=tested)
+    return EXIT_OK
+
+
+def _say_what_next(folder: str, label: str, url: str, *, tested: bool) -> None:
+    from mxt.scaffold.origin import CHECKOUT
+
+    home = f"MXT_HOME={shlex.quote(str(CHECKOUT))}"
+    print("\nnext:")
+    if os.path.realpath(".") != os.path.realpath(folder):
+        print(f"  cd {shlex.quote(folder)}")
+    if not url:
+        print(f"  export {home}  # mxtw runs this checkout")
+    # a target may be called in any script, so the shell may want quotes
+    shown = shlex.quote(label)
+    steps = [
+        (f"./mxtw doctor {shown}", "can this machine run it?"),
+        (f"./mxtw build {shown}", "train, evaluate, sign the receipt"),
+    ]
+    if tested:
+        steps.append((f"./mxtw test {shown}", "is the tuned model better than its base?"))
+    width = max(len(command) for command, _ in steps)
+    for command, what in steps:
+        print(f"  {command:<{width}}  # {what}")
+    if url:
+        print(f"\nthe first ./mxtw fetches mxt into .mxt/; with {home} it runs this checkout instead")
+
+
+def _starters() -> Any:
+    """The module that knows the recipes: rules/starters."""
+    from mxt.loading.rule_modules import builtin_module
+
+    return builtin_module("starters")
+
+
+def _list(found: dict[str, str]) -> int:
+    width = max(map(len, found))
+    for number, (name, line) in enumerate(found.items()):
+        print(f"  {name:<{width}}  {line}{' (default)' if number == 0 else ''}")
+    return EXIT_OK
+
+
+def _folder(text: str) -> Path:
+    """The folder's absolute path. Raises UsageError where something else has its name."""
+    if not text.strip() or "\0" in text:
+        raise UsageError("the folder's name is empty", hint="mxt init DIR; '.' is the current one")
+    try:
+        folder = Path(os.path.abspath(os.path.expanduser(text)))
+    except OSError:
+        raise UsageError("the current folder no longer exists", hint="change into one that does") from None
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise UsageError(f"'{text}' is there and is no folder", hint="choose another name")
+    return folder
+
+
+def _title(name: str) -> str:
+    return "".join(c for c in name if c.isprintable()).strip()
