@@ -1,8 +1,8 @@
-"""The shell of every page that mxt writes: one self-contained file that opens from disk, without a network."""
+"""The shell of every page that mxt writes: one self-contained file, opened from disk without a network."""
 
 from __future__ import annotations
 
-# The content policy makes the promise true: a page that tried to load anything would be stopped by the browser.
+# The content policy makes the promise true: the browser stops a page that tries to load anything.
 _HEAD = """<!doctype html>
 <html lang="en">
 <head>
@@ -14,9 +14,10 @@ script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'">
 <meta name="generator" content="mxt">
 """
 
-# Colours by meaning; the picture of a graph uses the same names, and brings them along where it stands alone.
+# Colours by meaning; the picture of a graph uses the same names, and brings them along.
 COLOURS = """\
-:root { --paper: #ffffff; --sheet: #f6f7f9; --ink: #1b1f24; --quiet: #59636e; --line: #d5dae0; --accent: #0b5cad;
+:root { --paper: #ffffff; --sheet: #f6f7f9; --ink: #1b1f24; --quiet: #59636e; --line: #d5dae0;
+  --accent: #0b5cad;
   --hit: #2f7d4f; --executed: #0b6bcb; --stale: #9a6700; --failed: #c4262e; --skipped: #8250a8;
   --waiting: #6e7781; --source: #6e7781; --series-1: #0b6bcb; --series-2: #c2571a; --series-3: #2f7d4f;
   --series-4: #8250a8; --series-5: #6e7781 }
@@ -44,7 +45,8 @@ kbd { border: 1px solid var(--line); border-bottom-width: 2px; border-radius: 4p
 .quiet { color: var(--quiet) }
 .scroll { overflow-x: auto; max-width: 100% }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
-th, td { text-align: left; vertical-align: top; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line) }
+th, td { text-align: left; vertical-align: top; padding: .3rem .9rem .3rem 0;
+  border-bottom: 1px solid var(--line) }
 th { font-weight: 600; color: var(--quiet); white-space: nowrap }
 td.number, th.number { text-align: right; white-space: nowrap }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: .4rem 0 1rem }
@@ -52,8 +54,8 @@ dt { color: var(--quiet) }
 dd { margin: 0; overflow-wrap: anywhere }
 figure { margin: 1rem 0 }
 svg { max-width: 100% }
-button, input, select { font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--line);
-  border-radius: 6px; padding: .25rem .6rem; min-height: 2.2rem }
+button, input, select { font: inherit; color: inherit; background: var(--paper);
+  border: 1px solid var(--line); border-radius: 6px; padding: .25rem .6rem; min-height: 2.2rem }
 button { cursor: pointer }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 1px }
 @media (max-width: 34rem) { dl { grid-template-columns: 1fr; gap: 0 } dd { margin-bottom: .5rem } }
