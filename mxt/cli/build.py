@@ -76,7 +76,6 @@ def execute(session: Session, graph: ActionGraph, args: Namespace, *, effects: b
     import secrets
 
     from mxt.cli.progress import Progress
-    from mxt.cli.terminal import warn
     from mxt.execution.build import Options, build
     from mxt.execution.build_record import Recorder
     from mxt.execution.events import EventFile, Events, ProfileFile
@@ -107,7 +106,7 @@ def execute(session: Session, graph: ActionGraph, args: Namespace, *, effects: b
             own_rules=session.rule_files,
             write_receipt=session.write_receipt(graph, identity),
             tick=progress.tick,
-            warn=warn,
+            warn=progress.warn,
         )
     finally:
         progress.close()
@@ -133,6 +132,7 @@ def report(graph: ActionGraph, built: Built, began: float) -> int:
         )
         return EXIT_INTERRUPTED
     if built.errors:
+        words = words or "nothing was run"
         print(f"{paint('failed', 'red', sys.stderr)}: {words} in {wall}", file=sys.stderr)
         return EXIT_BUILD
     for place in result_places(graph):

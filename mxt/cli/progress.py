@@ -1,208 +1,230 @@
-"""How a running build looks: live lines in a terminal, plain lines in a pipe or a CI log."""
+"""How a running build looks: live lines in a terminal; in a pipe or a CI log only what matters.
+
+What matters: failures, the first few actions that ran, of the others those that took long, a sign of
+life from what runs long, and every so often how far it all is. --verbose shows all, and why.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mxt.cli.terminal import colour_wanted, duration, paint
+from mxt.cli.facts import action_line, facts, printable, short_change
+from mxt.cli.screen import Screen
+from mxt.cli.terminal import duration, paint, warning
 
-PLAIN_INTERVAL_S = 10.0
+__all__ = ["Progress", "live_wanted", "short_change"]
+
+FEW = 20  # so many actions are shown one by one, and after them
+LONG_S = 10.0  # only those that took so long
+FIRST_S = 0.15  # nothing is drawn before: a build that is over by then leaves no trace of drawing
+FRAME_S = 0.1
+SILENT_S = 10.0  # a log gets a line at least so often at first, rarer as time goes on
+SILENT_MOST_S = 300.0
+ROWS = 12
 
 
 @dataclass
 class Running:
-    """An action that runs now, and the last thing it reported."""
+    """An action that runs now, and the last thing it reported. told: when the log last heard of it."""
 
     name: str
-    mnemonic: str
+    key: str
     began: float
+    told: float
     report: dict[str, Any] = field(default_factory=dict)
-    printed: float = 0.0
 
 
 class Progress:
-    """Listens to the events of a build and shows them on standard error."""
+    """Listens to the events of a build and shows them on standard error. total: actions of the build."""
 
     def __init__(self, total: int, *, verbose: bool = False) -> None:
         self._total = total
         self._verbose = verbose
+        self._shown = 0
+        self._counts = dict.fromkeys(("executed", "cached", "failed"), 0)
         self._done = 0
-        self._cached = 0
+        self._waiting = 0
         self._running: dict[str, Running] = {}
-        self._began = time.monotonic()
-        self._live: Any = None
-        self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._began = self._told = time.monotonic()
+        self._drawn = 0.0
+        self._lasting: list[str] = []
+        self._screen = Screen(sys.stderr) if live_wanted() else None
+        self._open = False
 
     # ---- events -------------------------------------------------------------------------------
 
     def __call__(self, event: str, fields: dict[str, Any]) -> None:
-        name = fields.get("label", "")
-        if fields.get("action"):
-            name += f"[{fields['action']}]"
-        if event == "action_started":
-            now = time.monotonic()
-            self._running[name] = Running(name, fields["mnemonic"], now, printed=now)
-            verb = "resuming" if fields.get("resumed") else "running"
-            if not self._is_live or self._verbose:
-                self._say(f"  {verb} {name}{_because(fields['reason'])}")
-            elif fields.get("resumed"):
-                self._say(f"  resuming {name} from its last checkpoint")
-        elif event == "action_progress":
-            self._progress(name, fields)
-        elif event == "action_waiting":
-            self._say(f"  waiting for another build that runs {name}")
-        elif event == "action_finished":
-            self._finished(name, fields)
-        elif event == "note":
-            self._say(f"  {fields['text']}")
-        elif event == "build_interrupted":
-            self._say("  stopping; press Ctrl-C again to kill at once")
-        elif event == "build_finished":
-            self.close()
+        handler = getattr(self, f"_on_{event}", None)
+        if handler is not None:
+            name = fields.get("label", "")
+            if fields.get("action"):
+                name += f"[{fields['action']}]"
+            handler(name, fields)
 
-    def _progress(self, name: str, fields: dict[str, Any]) -> None:
+    def _on_action_started(self, name: str, fields: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        self._running[name] = Running(name, fields["key"], now, now)
+        resumed = fields.get("resumed")
+        if self._verbose:
+            verb = "resuming" if resumed else "running"
+            self._say(f"  {verb} {printable(name)}{_because(fields['reason'])}")
+        elif resumed:
+            self._say(f"  resuming {printable(name)} from its last checkpoint")
+
+    def _on_action_progress(self, name: str, fields: Mapping[str, Any]) -> None:
         running = self._running.get(name)
         if running is None:
             return
-        known = {k: v for k, v in fields.items() if k not in ("label", "action", "key")}
         for passing in ("note", "stage"):  # what it said it was doing is over once it says something else
-            if passing not in known:
+            if passing not in fields:
                 running.report.pop(passing, None)
-        running.report.update(known)
-        now = time.monotonic()
-        if not self._is_live and now - running.printed >= PLAIN_INTERVAL_S:
-            running.printed = now
-            self._say(f"  {name}: {_facts(running.report)}")
+        running.report.update((k, v) for k, v in fields.items() if k not in ("label", "action", "key"))
 
-    def _finished(self, name: str, fields: dict[str, Any]) -> None:
+    def _on_action_waiting(self, name: str, fields: Mapping[str, Any]) -> None:
+        if any(running.key == fields["key"] for running in self._running.values()):
+            return  # two targets of this build do the same: one result serves both
+        self._waiting += 1
+        if self._verbose or self._waiting <= 3:
+            self._say(f"  waiting for another build that runs {printable(name)}")
+        elif self._waiting == 4:
+            self._say("  waiting for another build that runs more of them")
+
+    def _on_action_finished(self, name: str, fields: Mapping[str, Any]) -> None:
         running = self._running.pop(name, None)
-        status = fields["status"]
+        status, wall_s = fields["status"], fields["wall_s"]
         self._done += 1
-        self._cached += status == "cached"
-        wall = duration(fields["wall_s"])
+        self._counts[status] = self._counts.get(status, 0) + 1
         if status == "executed":
             report = running.report if running else {}
-            last = _facts({k: v for k, v in report.items() if k == "loss"})
-            last = "  ".join(text for text in (last, str(report.get("summary", ""))) if text)
-            self._say(f"{self._mark('ok', 'green')} {name}  {wall}{'  ' + last if last else ''}")
+            if self._worth_a_line(wall_s, report):
+                last = facts({k: v for k, v in report.items() if k == "loss"})
+                said = [printable(name), duration(wall_s), last, printable(str(report.get("summary", "")))]
+                self._say(f"  {paint('ok', 'green', sys.stderr)} {'  '.join(t for t in said if t)}")
         elif status == "failed":
-            self._say(f"{self._mark('failed', 'red')} {name}  {wall}")
+            self._say(f"  {paint('failed', 'red', sys.stderr)} {printable(name)}  {duration(wall_s)}")
         elif self._verbose:
-            self._say(f"{self._mark(status, 'dim')} {name}")
+            self._say(f"  {paint(status, 'dim', sys.stderr)} {printable(name)}")
+        if self._screen is not None:
+            self.tick()  # a long row of results that are found runs nothing, and shall be seen
 
-    def _mark(self, word: str, style: str) -> str:
-        return "  " + paint(word, style, sys.stderr)
+    def _worth_a_line(self, wall_s: float, report: Mapping[str, Any]) -> bool:
+        if self._verbose or wall_s >= LONG_S or "summary" in report:
+            return True
+        self._shown += 1
+        if self._shown == FEW + 1:
+            self._say(f"  from here on only what takes {LONG_S:.0f} s or more; -v shows all")
+        return self._shown <= FEW
+
+    def _on_note(self, _: str, fields: Mapping[str, Any]) -> None:
+        self._say(f"  {printable(fields['text'])}")
+
+    def _on_build_interrupted(self, _: str, __: Mapping[str, Any]) -> None:
+        self._say("  stopping; press Ctrl-C again to kill at once")
+        self.draw()
+
+    def _on_build_finished(self, _: str, __: Mapping[str, Any]) -> None:
+        self.close()
 
     # ---- drawing --------------------------------------------------------------------------------
 
-    def _say(self, line: str) -> None:
-        if self._live is not None:
-            from rich.text import Text
+    def warn(self, text: str) -> None:
+        """A warning above the live lines."""
+        self._say(warning(text))
 
-            self._live.console.print(Text.from_ansi(line), soft_wrap=True)
+    def _say(self, line: str) -> None:
+        self._told = time.monotonic()
+        if self._open:
+            self._lasting.append(line)  # the next frame draws it
         else:
             print(line, file=sys.stderr, flush=True)
 
     def tick(self) -> None:
-        """Redraw; called about ten times a second while anything runs."""
-        if not self._is_live or not self._running:
+        """Draw what changed; called as often as anything happens, and costs nothing in between."""
+        now = time.monotonic()
+        if self._screen is None:
+            if now - self._told >= SILENT_S:
+                self._sign_of_life(now)
+        elif now - self._drawn >= FRAME_S and now - self._began >= FIRST_S:
+            self.draw()
+
+    def draw(self) -> None:
+        """One frame, now."""
+        if self._screen is None or self._done == self._total:
             return
-        if self._live is None:
-            from rich.console import Console
-            from rich.live import Live
+        self._open, self._drawn = True, time.monotonic()
+        columns, lines = self._screen.size()
+        self._screen.draw(self._lasting, self._picture(columns - 1, max(1, min(ROWS, lines - 3))))
+        self._lasting.clear()
 
-            console = Console(stderr=True, no_color=not colour_wanted(sys.stderr), highlight=False)
-            self._live = Live(console=console, auto_refresh=False, transient=True)
-            self._live.start()
-        self._live.update(self._picture(self._live.console.width), refresh=True)
-
-    def _picture(self, width: int) -> Any:
-        from rich.text import Text
-
+    def _picture(self, columns: int, rows: int) -> list[str]:
         now = time.monotonic()
         lines = []
-        for running in list(self._running.values())[:12]:
-            head = f"  {running.name}"
-            facts = _facts(running.report) or duration(now - running.began)
-            bar = _bar(running.report, max(0, min(24, width - len(head) - len(facts) - 6)))
-            line = f"{head}  {bar}{facts}"
-            if len(line) > width:  # the facts matter more than a long label's beginning
-                room = max(8, width - len(facts) - 6)
-                line = f"  ...{head[-room + 3 :].lstrip()}  {facts}"
-            lines.append(line[:width])
-        if len(self._running) > 12:
-            lines.append(f"  and {len(self._running) - 12} more")
-        cached = f", {self._cached} cached" if self._cached else ""
-        lines.append(
-            f"  {self._done} of {self._total} actions{cached}, {duration(now - self._began)}"[:width]
-        )
-        return Text("\n".join(lines), no_wrap=True, overflow="crop")
+        # the longest running first, as they were started
+        for number, running in enumerate(self._running.values()):
+            if number == rows - 1 and len(self._running) > rows:
+                lines.append(f"  and {len(self._running) - number} more")
+                break
+            lines.append(action_line(running.name, running.report, now - running.began, columns))
+        lines.append(self._state(now, columns))
+        return lines
+
+    def _state(self, now: float, columns: int) -> str:
+        """How far it all is: "  3 of 9 actions, 2 cached, 12.1 s", less of it where there is little room."""
+        counts = [f"{self._counts[s]} {s}" for s in ("cached", "failed") if self._counts[s]]
+        time_taken = duration(now - self._began)
+        head = f"  {self._done} of {self._total}"
+        texts = [
+            ", ".join([f"{head} actions", *counts, time_taken]),
+            ", ".join([head, *counts]),
+            head,
+        ]
+        return next((text for text in texts if len(text) <= columns), head)
+
+    def _sign_of_life(self, now: float) -> None:
+        """For logs: what has run long, each the more rarely the longer it runs, and how far it all is."""
+        if now - self._told < _interval(now - self._began):
+            return
+        due = [r for r in self._running.values() if now - r.told >= _interval(now - r.began)]
+        for running in due[:4]:
+            running.told = now
+            report = facts(running.report)
+            self._say(
+                f"  running {printable(running.name)} for {duration(now - running.began)}"
+                f"{': ' + report if report else ''}"
+            )
+        if self._total > 1 and (len(self._running) > 1 or not due):
+            running_now = f"{len(self._running)} running, " if self._running else ""
+            state = self._state(now, 1000)
+            self._say(f"{state.rpartition(', ')[0]}, {running_now}{duration(now - self._began)}")
+        self._told = now
 
     def close(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        """Take the live lines away; what lasts stays."""
+        if self._open and self._screen is not None:
+            self._screen.draw(self._lasting, [])
+            self._lasting.clear()
+            self._open = False
+            self._drawn = float("inf")
+
+
+def live_wanted() -> bool:
+    """Whether standard error is a terminal that draws: none in a pipe, in CI, or where TERM says dumb."""
+    ci = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not ci
+
+
+def _interval(elapsed_s: float) -> float:
+    """How long a log may be silent about what has gone on for that long: a third of it, within bounds."""
+    return min(SILENT_MOST_S, max(SILENT_S, elapsed_s / 3))
 
 
 def _because(reason: list[dict[str, str]]) -> str:
     if not reason:
         return ""
-    first = reason[0]
     more = f" and {len(reason) - 1} more" if len(reason) > 1 else ""
-    return f"  ({short_change(first)}{more})"
-
-
-def short_change(change: dict[str, str]) -> str:
-    """A change in a line: digests cut to 12 characters."""
-
-    def cut(text: str) -> str:
-        text = re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1", text)
-        return text if len(text) <= 60 else text[:57] + "..."
-
-    if change["field"] == "":
-        return change["new"]
-    return f"{change['field']}: {cut(change['old'])} -> {cut(change['new'])}"
-
-
-def _bar(report: dict[str, Any], width: int) -> str:
-    step, of = report.get("step"), report.get("of")
-    if not isinstance(step, (int, float)) or not isinstance(of, (int, float)) or of <= 0 or width < 6:
-        return ""
-    full = int(min(1.0, step / of) * width)
-    return "━" * full + "─" * (width - full) + "  "
-
-
-def _facts(report: dict[str, Any]) -> str:
-    """step 120/300  loss 1.234  8.1k tok/s  0:21 left"""
-    parts = []
-    if "stage" in report:
-        parts.append(str(report["stage"]))
-    if "step" in report:
-        parts.append(f"{report['step']}/{report['of']}" if "of" in report else f"step {report['step']}")
-    for key, value in report.items():
-        if key in ("stage", "step", "of", "eta_s", "note", "summary"):
-            continue
-        if key.endswith("_per_s") and isinstance(value, (int, float)):
-            parts.append(f"{_count(value)} {key.removesuffix('_per_s')}/s")
-        elif isinstance(value, float):
-            parts.append(f"{key} {value:.4g}")
-        else:
-            parts.append(f"{key} {value}")
-    if "note" in report:
-        parts.append(str(report["note"]))
-    if isinstance(report.get("eta_s"), (int, float)):
-        parts.append(f"{duration(report['eta_s'])} left")
-    return "  ".join(parts)
-
-
-def _count(value: float) -> str:
-    if value >= 1e6:
-        return f"{value / 1e6:.1f}M"
-    if value >= 1e4:
-        return f"{value / 1e3:.1f}k"
-    return f"{value:.0f}"
+    return f"  ({printable(short_change(reason[0]))}{more})"

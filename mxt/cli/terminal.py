@@ -34,7 +34,12 @@ def print_error(error: MxtError) -> None:
 
 
 def warn(text: str) -> None:
-    print(paint("warning:", "yellow", sys.stderr), text, file=sys.stderr, flush=True)
+    print(warning(text), file=sys.stderr, flush=True)
+
+
+def warning(text: str) -> str:
+    """A warning's line for standard error."""
+    return f"{paint('warning:', 'yellow', sys.stderr)} {text}"
 
 
 def duration(seconds: float) -> str:

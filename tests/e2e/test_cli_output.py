@@ -110,7 +110,7 @@ def test_a_null_build_in_a_terminal_is_one_line(ws: Workspace) -> None:
 
 
 def test_a_dumb_terminal_gets_plain_lines(ws: Workspace) -> None:
-    code, text = in_terminal(ws, 80, "build", ":short", "--store", "dumb", env={"TERM": "dumb"})
+    code, text = in_terminal(ws, 80, "build", "-v", ":short", "--store", "dumb", env={"TERM": "dumb"})
     assert code == 0
     assert "\x1b" not in text
     assert "  running //:short  (never built here)\r\n" in text
