@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,6 @@ exit codes: 0 verified, 1 something does not agree, 2 the receipt cannot be read
 """
 
 MAX_SHOWN = 50
-_PROGRESS_INTERVAL_S = 0.2
 _NARROWEST, _WIDEST = 60, 120
 
 
@@ -44,13 +42,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    from mxt.cli.meter import Meter
     from mxt.receipt.dsse import UnreadableError
     from mxt.receipt.trust import load_trusted_keys
     from mxt.receipt.verify import verify_receipt
 
     trusted = load_trusted_keys(args.trusted_keys)
     path, workspace = find_receipt(args)
-    meter = _Meter()
+    meter = Meter("verifying")
     try:
         result = verify_receipt(
             path, workspace=workspace.root, store=workspace.store, trusted=trusted, progress=meter
@@ -229,29 +228,3 @@ def _print_json(form: object) -> None:
     import json
 
     print(json.dumps(form, indent=2, ensure_ascii=False))
-
-
-class _Meter:
-    """How far the hashing is, on a terminal; nothing for what takes no time."""
-
-    def __init__(self) -> None:
-        self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._next = time.monotonic() + 0.5
-        self._shown = False
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if not self._live or now < self._next:
-            return
-        from mxt.cli.terminal import size
-
-        self._next = now + _PROGRESS_INTERVAL_S
-        self._shown = True
-        percent = 100 * done // total if total else 100
-        sys.stderr.write(f"\r\x1b[Kverifying  {percent} %  {size(done)} of {size(total)}")
-        sys.stderr.flush()
-
-    def close(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

@@ -58,6 +58,11 @@ class Database:
                 except sqlite3.DatabaseError as error:
                     self._reset(error)
 
+    def discard(self) -> None:
+        """Delete the file, so that the next use makes it anew."""
+        self.close()
+        self._discard()
+
     def close(self) -> None:
         with self._lock:
             if self._connection is not None:

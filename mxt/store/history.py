@@ -55,9 +55,33 @@ class History:
         rows = self._database.rows(query, (label, action))
         return [Remembered(key, when) for key, when in rows]
 
+    def labels(self) -> dict[str, set[str]]:
+        """Key -> the labels of all actions that ever had it here."""
+        self.flush()
+        found: dict[str, set[str]] = {}
+        for label, key in self._database.rows("SELECT DISTINCT label, key FROM keys"):
+            found.setdefault(key, set()).add(label)
+        return found
+
+    def newest(self) -> dict[tuple[str, str], str]:
+        """The newest key of every action, by label and action name."""
+        return dict(self._all())
+
     def last_keys(self) -> set[str]:
         """The newest key of every action."""
         return set(self._all().values())
+
+    def restore(self, rows: list[tuple[str, str, str, float]]) -> None:
+        """Make the history anew from (label, action name, key, time), oldest first, after a loss."""
+        self._database.discard()
+        kept: list[tuple[str, str, str, float]] = []
+        last: dict[tuple[str, str], str] = {}
+        for row in rows:
+            if last.get(row[:2]) != row[2]:
+                last[row[:2]] = row[2]
+                kept.append(row)
+        self._database.write("INSERT INTO keys(label, action, key, time) VALUES (?,?,?,?)", kept)
+        self._last = None
 
     def flush(self) -> None:
         fresh, self._fresh = self._fresh, []
