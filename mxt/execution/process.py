@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mxt.execution.prepare import Layout
+from mxt.execution.orphans import adopt, mine, reap
 from mxt.execution.warden import MARK, kill_marked
 
 
@@ -22,6 +23,8 @@ class Process:
     """
 
     def __init__(self, layout: Layout, log: Path, lock_fd: int | None, mark: str) -> None:
+        if layout.sandbox == "none":
+            adopt()
         reader, writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(reader, False)
         log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -48,6 +51,7 @@ class Process:
             os.close(writer)
             os.close(log_fd)
         self.pid = self._popen.pid
+        mine.add(self.pid)
         self.pidfd = os.pidfd_open(self.pid)
         self.reports = reader
         self.error: dict[str, str] | None = None
@@ -91,8 +95,10 @@ class Process:
         """Wait, sweep up what the process left running, release descriptors; the exit status."""
         status = self._popen.wait()
         self.kill(signal.SIGKILL)
+        mine.discard(self.pid)
         if self._mark:
             kill_marked(self._mark)
+            reap()
         os.close(self.pidfd)
         os.close(self.reports)
         return status

@@ -26,6 +26,7 @@ from mxt.execution.prepare import Layout, prepare
 from mxt.execution.process import Process, tail
 from mxt.execution.sandbox import bubblewrap
 from mxt.execution.sources import Sources
+from mxt.execution.sweeper import Sweeper
 from mxt.execution.warden import Warden
 from mxt.graph.graph import ActionGraph
 from mxt.store.action_cache import Outcome, run_name
@@ -86,6 +87,7 @@ class Runner:
         self._lease = lease
         self._warn = warn
         self._warden: Warden | None = None
+        self._sweeper: Sweeper | None = None
         self._results: dict[ActionId, Found] = {}
 
     # ---- finding --------------------------------------------------------------------------------
@@ -234,6 +236,7 @@ class Runner:
         )
         if self._warden is None:
             self._warden = Warden()
+            self._sweeper = Sweeper()
         log = evidence / "log.txt"
         write_attempt(layout_paths.state / "attempts", action.id, evidence)
         process = Process(layout, log, lock.fd, self._warden.next_mark())
@@ -280,13 +283,17 @@ class Runner:
 
     def release(self, started: Started) -> None:
         """After an action: its temporary files and its lock."""
-        _remove(started.layout.root)
+        assert self._sweeper is not None
+        self._sweeper.remove(started.layout.root)
         started.lock.release()
 
     def close(self) -> None:
         if self._warden is not None:
             self._warden.close()
             self._warden = None
+        if self._sweeper is not None:
+            self._sweeper.close()
+            self._sweeper = None
 
     # ---- taking outputs -----------------------------------------------------------------------------
 

@@ -11,6 +11,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
+
+from mxt.execution.orphans import mine, suspects
 
 MARK = "MXT_ACTION"
 
@@ -32,6 +35,7 @@ class Warden:
         os.read(ready_r, 1)  # from now on a signal to mxt's process group does not reach it
         os.close(ready_r)
         self._pid = pid
+        mine.add(pid)
 
     def next_mark(self) -> str:
         """A mark for one more action."""
@@ -51,13 +55,22 @@ class Warden:
             pass
 
 
-def kill_marked(mark: str) -> None:
-    """Kill every process of this user that bears the mark, or one that begins so if it ends in a dot."""
+def everyone() -> list[int]:
+    """All processes that can be seen."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def kill_marked(mark: str, among: Callable[[], list[int]] = suspects) -> None:
+    """Kill every process of this user that bears the mark, or one that begins so if it ends in a dot.
+
+    among: the processes to look at; asked again until none of them bears the mark, as the children of one
+    that was killed may have come to us.
+    """
     needle = f"{MARK}={mark}".encode()
     for _ in range(200):
         found = False
-        for name in os.listdir("/proc"):
-            if name.isdigit() and _kill_if_marked(int(name), needle):
+        for pid in among():
+            if _kill_if_marked(pid, needle):
                 found = True
         if not found:
             return
@@ -97,9 +110,9 @@ def _watch(reader: int, ready: int, build: str) -> None:
         os.write(ready, b"r")
         os.close(ready)
         if not os.read(reader, 1):
-            kill_marked(f"{build}.")
+            kill_marked(f"{build}.", everyone)
             # an action that mxt was just starting has no environment of its own yet
             time.sleep(0.1)
-            kill_marked(f"{build}.")
+            kill_marked(f"{build}.", everyone)
     finally:
         os._exit(0)
