@@ -14,6 +14,7 @@ from mxt.execution.durations import Durations
 from mxt.execution.environment import Environments
 from mxt.execution.events import Events
 from mxt.execution.machine import gpu_count, memory_mb
+from mxt.execution.preflight import obstacles, one_line
 from mxt.execution.runner import Found, Runner
 from mxt.execution.scheduler import Limits, Outcome, Scheduler
 from mxt.execution.sources import Sources
@@ -91,6 +92,13 @@ def build(
     try:
         events.emit("build_started", targets=list(graph.requested), actions=len(graph.actions))
         sources.prepare(graph.sources())
+        found = obstacles(root, store.layout.root / "toolchains", graph, runner)
+        fatal = [o.error for o in found if o.fatal and not options.keep_going]
+        for obstacle in found:
+            if obstacle.error not in fatal:
+                warn(one_line(obstacle))
+        if fatal:
+            return Built(Outcome({}, {}, [], False), {}, errors=fatal, wall_s=time.monotonic() - began)
         scheduler = Scheduler(
             graph, runner, events, limits, durations, keep_going=options.keep_going, tick=tick
         )

@@ -1,0 +1,167 @@
+"""Before anything runs: what of this build cannot be done on this machine.
+
+Said at once and not after hours, when the first such action's turn comes. What the machine has is compared
+first, without a look at the store; only where something is missing is it asked which actions have no
+result, because what has one needs no device.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mxt.action.action import Action, ActionId
+from mxt.action.platform import check_machine
+from mxt.errors import MxtError, PlatformError, ToolchainError
+from mxt.execution.forecast import forecast
+from mxt.execution.machine import gpu_count, memory_mb
+from mxt.execution.runner import Runner
+from mxt.graph.graph import ActionGraph
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Something that this machine lacks. kind: "platform", "toolchain", "gpus" or "memory".
+
+    error: what, and the way out. actions: all that declare a need for it.
+    """
+
+    kind: str
+    error: MxtError
+    actions: tuple[ActionId, ...]
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A lack that matters. actions: those that run for all that is known, or else perhaps.
+
+    certain: their keys have no result, or they were never built here. An action whose inputs are still
+    to be made may turn out to have a result: it is stopped when its turn comes.
+    """
+
+    kind: str
+    error: MxtError
+    actions: tuple[ActionId, ...]
+    certain: bool
+
+    @property
+    def fatal(self) -> bool:
+        """Too little memory is none: declared is what an action may need at worst."""
+        return self.certain and self.kind != "memory"
+
+
+def obstacles(root: Path, state: Path, graph: ActionGraph, runner: Runner) -> list[Obstacle]:
+    """What keeps actions without a result from running here. state: the store's folder of toolchains.
+
+    Costs a millisecond or two where nothing is missing. Sources must have been prepared.
+    """
+    lacks = list(machine_lacks(root, state, graph))
+    if not lacks:
+        return []
+    affected = dict.fromkeys(identity for lack in lacks for identity in lack.actions)
+    try:
+        plan = {f.action.id: f.status for f in forecast(graph, runner, graph.closure(affected))}
+    except MxtError:
+        return []  # a source that is gone, say: the build finds it and names the action
+    found = []
+    for lack in lacks:
+        runs = [i for i in lack.actions if plan[i] == "run" or (plan[i] == "later" and not runner.history(i))]
+        perhaps = [i for i in lack.actions if plan[i] == "later"]
+        stopped = runs or perhaps
+        if stopped:
+            found.append(Obstacle(lack.kind, _located(lack.error, stopped), tuple(stopped), bool(runs)))
+    return found
+
+
+def machine_lacks(root: Path, state: Path, graph: ActionGraph) -> Iterator[Lack]:
+    """Everything that some action of the graph declares and this machine has not; no result is looked up."""
+    platforms: dict[str, list[ActionId]] = defaultdict(list)
+    toolchains: dict[tuple[str, bool], list[ActionId]] = defaultdict(list)
+    gpus: dict[int, list[ActionId]] = defaultdict(list)
+    memory: dict[int, list[ActionId]] = defaultdict(list)
+    there, megabytes = gpu_count(), memory_mb()
+    for identity, action in graph.actions.items():
+        if action.platform is not None:
+            platforms[action.platform].append(identity)
+        if action.toolchain is not None:
+            toolchains[action.toolchain, _imports(action)].append(identity)
+        if action.gpus > there:
+            gpus[action.gpus].append(identity)
+        if action.memory_mb > megabytes:
+            memory[action.memory_mb].append(identity)
+    for digest, actions in platforms.items():
+        try:
+            check_machine(graph.platforms[digest])
+        except MxtError as error:
+            yield Lack("platform", error, tuple(actions))
+    for (digest, imports), actions in toolchains.items():
+        error = _toolchain_error(root, state, graph.toolchains.get(digest), imports=imports)
+        if error is not None:
+            yield Lack("toolchain", error, tuple(actions))
+    for count, actions in gpus.items():
+        yield Lack("gpus", gpu_error(count, there), tuple(actions))
+    for count, actions in memory.items():
+        problem = f"declares {count} MiB of memory, this machine has {megabytes}"
+        yield Lack("memory", PlatformError(problem, hint="it runs alone, and may be killed"), tuple(actions))
+
+
+def gpu_error(wanted: int, there: int) -> PlatformError:
+    return PlatformError(
+        f"needs {wanted} GPU{'s' if wanted > 1 else ''}, this machine has {there}",
+        hint="build on a machine that has them, or fetch a result made on one",
+    )
+
+
+def one_line(obstacle: Obstacle) -> str:
+    """For a warning: which actions, and what they lack."""
+    facts = "; ".join(line.strip() for line in obstacle.error.excerpt.split("\n")[:1] if line.strip())
+    what = f"{obstacle.error.message} ({facts})" if facts else obstacle.error.message
+    may = "" if obstacle.certain else " may have to run:"
+    return f"{_listed(obstacle.actions)}:{may} {what}"
+
+
+def _imports(action: Action) -> bool:
+    """Whether an action imports from the toolchain; a genrule's only stands in its key."""
+    return action.entry != "genrule"
+
+
+def _toolchain_error(root: Path, state: Path, lock_path: str | None, *, imports: bool) -> MxtError | None:
+    if lock_path is None:
+        return ToolchainError(
+            "this toolchain is a container image that is not pinned or cannot be launched yet",
+            hint="pin it with 'mxt toolchain pin', or use a toolchain with a lock",
+        )
+    if not imports:
+        return None
+    from mxt.action.toolchain_check import check
+    from mxt.action.toolchain_lock import mismatch, read_lock
+    from mxt.execution.prepare import site_packages
+
+    try:
+        lock = read_lock(root / lock_path, lock_path)
+        differences = check(lock, Path(os.path.realpath(site_packages())), state=state / "checked.json")
+    except MxtError as error:
+        return error
+    return mismatch(lock, differences) if differences else None
+
+
+def _located(error: MxtError, actions: Sequence[ActionId]) -> MxtError:
+    """The error with the actions it stops: the first as its place, where it has none."""
+    if not error.where:
+        error.where = str(actions[0])
+        if len(actions) > 1:
+            more = f"    also: {_listed(actions[1:])}"
+            error.excerpt = f"{error.excerpt}\n{more}" if error.excerpt else more
+    else:
+        error.hint = f"{error.hint}\n  in: {_listed(actions)}" if error.hint else f"in {_listed(actions)}"
+    return error
+
+
+def _listed(actions: Sequence[ActionId]) -> str:
+    shown = ", ".join(str(i) for i in actions[:_SHOWN])
+    return shown if len(actions) <= _SHOWN else f"{shown} and {len(actions) - _SHOWN} more"
