@@ -1,0 +1,35 @@
+"""Null builds: nothing changed, and how long each tool takes to see it."""
+
+from __future__ import annotations
+
+from benchmarks._measure import MXT, Case, Result, Row, in_turn, rows, say
+from benchmarks._settings import Settings
+from benchmarks._worlds import Worlds
+
+SIZES = (10, 1_000, 10_000, 100_000)
+GOALS = {10: 40, 1_000: 60, 10_000: 150, 100_000: 700}
+# beyond these a single null build takes most of a minute, and the first build many
+LIMITS = {"ninja": 100_000, "snakemake": 1_000, "dvc": 100}
+
+
+def measure(settings: Settings, worlds: Worlds) -> Result:
+    """Wall, CPU and peak memory of null builds of genrules, each with its own source and output."""
+    found: list[Row] = []
+    limits = {**LIMITS, **settings.limits}
+    for n in settings.sizes(SIZES, quick=(10, 100)):
+        world = worlds.copies(n)
+        mxt = Case("mxt", [*MXT, "build", "//...", "--no-sandbox"], world.root, world.env)
+        fast = [mxt, *(world.peer("ninja") for t in ["ninja"] if t in worlds.peers and n <= limits[t])]
+        say(f"  null builds of {n:,}")
+        # two rounds warm up: the first may hash again what was written a moment ago, and remembers it
+        samples = in_turn(fast, settings.runs(11), warm=2)
+        for tool in ("snakemake", "dvc"):
+            if tool in worlds.peers and n <= limits[tool]:
+                samples.update(in_turn([world.peer(tool)], settings.runs(3)))
+        found += rows("null build", n, samples, goal_ms=GOALS.get(n))
+    notes = [
+        f"{tool} was measured up to {limit:,} actions"
+        for tool, limit in limits.items()
+        if tool in worlds.peers
+    ]
+    return Result("null", settings.quick, found, notes=notes)

@@ -1,0 +1,75 @@
+"""How costs grow: with the number of targets, and with the number of files in one source folder."""
+
+from __future__ import annotations
+
+import shutil
+
+from benchmarks import _chart
+from benchmarks._measure import MXT, REPOSITORY, Case, Result, Row, exponent, in_turn, rows, run, say
+from benchmarks._settings import Settings
+from benchmarks._worlds import Worlds
+from benchmarks.hashing import write_many
+
+TARGETS = (10, 100, 1_000, 10_000, 100_000)
+FILES = (1_000, 10_000, 100_000, 1_000_000)
+PICTURE = REPOSITORY / "docs/scale.svg"
+
+
+def measure(settings: Settings, worlds: Worlds) -> Result:
+    """Null build and cold analysis by targets; first hash and null build by files (of 64 bytes)."""
+    found: list[Row] = []
+    for n in settings.sizes(TARGETS, quick=(10, 50)):
+        found += _targets(settings, worlds, n)
+    for n in settings.sizes(FILES, quick=(100, 500)):
+        found += _files(settings, worlds, n)
+    facts: dict[str, object] = {}
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in found:
+        series.setdefault(row.case, []).append((row.n, row.wall_ms))
+    for name, points in series.items():
+        # starting the command is no cost of size: it is taken off before the slope is fitted
+        floor = min(t for _, t in points)
+        grown = [(n, t - floor) for n, t in points if t > 2 * floor]
+        facts[f"exponent: {name}"] = round(exponent(grown), 2) if len(grown) > 1 else None
+    if not settings.quick:
+        PICTURE.write_text(
+            _chart.curves("Cost by size", "targets, or files in a source folder", "milliseconds", series),
+            encoding="utf-8",
+        )
+    return Result("scale", settings.quick, found, facts)
+
+
+def _targets(settings: Settings, worlds: Worlds, n: int) -> list[Row]:
+    world = worlds.copies(n)
+    say(f"  {n:,} targets")
+    null = Case("mxt", [*MXT, "build", "//...", "--no-sandbox"], world.root, world.env)
+    found = rows("null build, by targets", n, in_turn([null], settings.runs(5), warm=2))
+    cold = Case(
+        "mxt",
+        [*MXT, "build", "-n", "//..."],
+        world.root,
+        world.env,
+        lambda _: shutil.rmtree(world.root / "cache/state/snapshots", ignore_errors=True),
+    )
+    found += rows("cold analysis, by targets", n, in_turn([cold], settings.runs(3)))
+    run(null.command, world.root, world.env)
+    return found
+
+
+def _files(settings: Settings, worlds: Worlds, n: int) -> list[Row]:
+    root = worlds.fresh("files")
+    say(f"  {n:,} files")
+    write_many(root / "data", n, size=64)
+    (root / "MXTBUILD").write_text(
+        'genrule(name = "x", srcs = ["data"], outs = ["o"], cmd = "find $</ -type f | wc -l > $@")\n'
+    )
+    plan = [*MXT, "build", "-n", "//..."]
+    first = Case("mxt", plan, root, worlds.env, lambda _: shutil.rmtree(root / "cache", ignore_errors=True))
+    runs = 1 if n >= 1_000_000 else settings.runs(3)
+    found = rows("hash a source folder, by files", n, in_turn([first], runs, warm=0))
+    # sandboxed where there is one: without it the action would run on a copy of every file
+    build = [*MXT, "build", "//...", *([] if shutil.which("bwrap") else ["--no-sandbox"])]
+    null = Case("mxt", build, root, worlds.env)
+    found += rows("null build, by files", n, in_turn([null], settings.runs(5), warm=2))
+    shutil.rmtree(root)
+    return found

@@ -1,0 +1,43 @@
+"""How long the commands take that do nothing: what is felt at every key press."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from benchmarks._measure import MXT, PYTHON, REPOSITORY, Case, Result, in_turn, rows
+from benchmarks._settings import Settings
+from benchmarks._worlds import Worlds
+
+GOAL = 50
+
+
+def measure(settings: Settings, worlds: Worlds) -> Result:
+    """`mxt --help` and its like, beside a bare interpreter and `ninja --version`, in turn."""
+    world = worlds.copies(settings.size(1_000, quick=10))
+    mxtw = str(REPOSITORY / "mxtw")
+    commands = {
+        "mxt --help": [*MXT, "--help"],
+        "mxt --version": [*MXT, "--version"],
+        "mxt build --help": [*MXT, "build", "--help"],
+        "mxtw --help": [mxtw, "--help"],
+    }
+    if (REPOSITORY / "mxt/cli/completion.py").exists():
+        commands[f"completion of a label, {world.n:,} targets"] = [*MXT, *COMPLETE]
+    cases = [Case(name, command, world.root, world.env) for name, command in commands.items()]
+    cases.append(Case("python -c pass", [str(PYTHON), "-I", "-S", "-c", "pass"], Path("/"), world.env))
+    if "ninja" in worlds.peers:
+        ninja = worlds.peers.command("ninja")
+        cases.append(Case("ninja --version", [ninja, "--version"], world.root, world.env))
+    found = rows("start", 0, in_turn(cases, settings.runs(21), warm=2))
+    for row in found:
+        row.case = row.tool
+        row.tool, row.n = row.tool.partition(" ")[0], 0
+        if row.tool in ("mxt", "mxtw", "completion"):
+            row.tool, row.goal_ms = "mxt", GOAL
+    return Result(
+        "startup", settings.quick, found, {"interpreter": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+    )
+
+
+COMPLETE = ["completion", "--complete", "build", "//:t1"]
