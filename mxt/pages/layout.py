@@ -26,7 +26,7 @@ Size = tuple[float, float]
 
 @dataclass
 class Block:
-    """One thing to place: a node, or a framed grid of like cells. members: node -> its top left corner inside."""
+    """What is placed: a node, or a framed grid of like cells. members: node -> top left corner inside."""
 
     members: dict[str, Point]
     size: Size
@@ -40,8 +40,6 @@ class Route:
 
     points: list[Point]
     edges: list[tuple[str, str]]
-    start: int
-    end: int
 
 
 @dataclass
@@ -110,14 +108,16 @@ def _lay_out(sizes: Mapping[str, Size], edges: Sequence[tuple[str, str]], *, acr
             layout.nodes[name] = (corner[0] + x, corner[1] + y)
         if block.framed:
             layout.frames.append((*corner, *block.size, block.cells))
-    for (a, b), stood_for in bundled.items():
-        first = turn(begins[net.layer[a]] + (extents[net.layer[a]] + along[a]) / 2, centres[a])
-        last = turn(begins[net.layer[b]] + (extents[net.layer[b]] - along[b]) / 2, centres[b])
+    for (start, end), stood_for in bundled.items():
+        layer = net.layer[start]
+        first = turn(begins[layer] + (extents[layer] + along[start]) / 2, centres[start])
+        layer = net.layer[end]
+        last = turn(begins[layer] + (extents[layer] - along[end]) / 2, centres[end])
         points = [first]
-        for dummy in net.trunk(a, b):
+        for dummy in net.trunk(start, end):
             begin = begins[net.layer[dummy]]
             points += [turn(begin, centres[dummy]), turn(begin + extents[net.layer[dummy]], centres[dummy])]
-        layout.routes.append(Route([*points, last], stood_for, a, b))
+        layout.routes.append(Route([*points, last], stood_for))
     right = [x + blocks[n].size[0] for n, (x, _) in enumerate(corners)]
     below = [y + blocks[n].size[1] for n, (_, y) in enumerate(corners)]
     far = [p for route in layout.routes for p in route.points]
@@ -235,7 +235,7 @@ def _grid(cells: Sequence[Block]) -> Block:
 
 
 class _Net:
-    """Blocks in layers. An edge that passes layers runs through dummies, which all edges of its start share."""
+    """Blocks in layers. An edge that passes layers runs through dummies, shared with others of its start."""
 
     def __init__(self, count: int, edges: Sequence[tuple[int, int]]) -> None:
         self.count = count

@@ -39,6 +39,11 @@ STYLE = """\
 @media print { .mxt-picture { --paper: #fff; --ink: #000 } }
 """
 
+_MARKER = (
+    '<defs><marker id="mxt-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+    'markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.8 8 4 0 7.2z"/></marker></defs>'
+)
+
 
 @dataclass(frozen=True)
 class PictureNode:
@@ -67,14 +72,11 @@ def svg(nodes: Sequence[PictureNode], edges: Sequence[tuple[str, str]], *, label
     layout = lay_out(sizes, known)
     places = {name: n for n, name in enumerate(sizes)}
     width, height = round(layout.width), round(layout.height)
-    parts = [
+    head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="mxt-picture" role="group" '
-        f'aria-label="{escape(label)}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
-        f"<style>\n{COLOURS}{STYLE}</style>",
-        '<defs><marker id="mxt-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
-        'markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.8 8 4 0 7.2z"/></marker></defs>',
-        '<g class="view">',
-    ]
+        f'aria-label="{escape(label)}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+    )
+    parts = [head, f"<style>\n{COLOURS}{STYLE}</style>", _MARKER, '<g class="view">']
     for x, y, w, h, cells in layout.frames:
         parts.append(
             f'<g class="block"><rect class="frame" x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}" '
@@ -83,7 +85,7 @@ def svg(nodes: Sequence[PictureNode], edges: Sequence[tuple[str, str]], *, label
     parts += [_route(route, layout.across, places) for route in layout.routes]
     for a, b in layout.inner:
         first, last = _between(layout, sizes, a, b)
-        parts.append(_route(Route([first, last], [(a, b)], 0, 0), layout.across, places))
+        parts.append(_route(Route([first, last], [(a, b)]), layout.across, places))
     parts += [_node(node, places[node.name], layout.nodes[node.name]) for node in nodes]
     parts.append("</g>\n</svg>")
     return "\n".join(parts) + "\n"

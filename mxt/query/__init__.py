@@ -1,0 +1,1 @@
+"""Questions about the target graph, as `bazel query` asks them: parsed, then evaluated over packages."""
