@@ -325,8 +325,10 @@ def _number(value: object) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    # beyond this a difference of two would be no number any more
-    return number if abs(number) < 1e300 else None
+    # beyond these a difference or a part of two would be no number any more
+    if abs(number) < 1e-290:
+        return 0.0
+    return number if abs(number) < 1e290 else None
 
 
 def _cell(value: object) -> Cell:

@@ -62,28 +62,29 @@ def dedupe(run: Run) -> None:
         kept = numpy.flatnonzero(original[starts[i] : starts[i + 1]] < 0)
         path.write_text(json.dumps(kept.tolist(), separators=(",", ":")))
     repeated = numpy.flatnonzero(original >= 0)[:EXAMPLES].tolist()
+    examples = [{"row": place(r), "repeats": place(int(original[r]))} for r in repeated]
     report = {
         "rows": len(table),
         "kept": int((original < 0).sum()),
         "dropped": {"exact": exact, "near": near},
-        "examples": [{"row": place(r), "repeats": place(int(original[r]))} for r in repeated],
+        "examples": examples,
     }
     run.evidence.mkdir(parents=True, exist_ok=True)
     (run.evidence / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-    from rules._panels import DATA, dropped
+    from rules import _panels
 
     counts = {"copy of an earlier row": exact}
     if threshold is not None:
         counts[f"nearly an earlier row (at least {threshold:g} of its signature)"] = near
-    dropped(run, "dedupe", counts)
+    _panels.dropped(run, "dedupe", counts)
     if repeated:
         run.panel(
             "table",
             "Repeated rows",
-            section=DATA,
+            section=_panels.DATA,
             columns=["row", "repeats"],
-            rows=[[e["row"], e["repeats"]] for e in report["examples"]],
-            note=f"The first {EXAMPLES}; rows are counted from 0.",
+            rows=[[e["row"], e["repeats"]] for e in examples[: _panels.EXAMPLES]],
+            note=f"The first {_panels.EXAMPLES}; rows are counted from 0.",
         )
 
 

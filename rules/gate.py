@@ -89,7 +89,7 @@ def _show(run: Run, verdict: Mapping[str, Any], shared: Sequence[Mapping[str, An
     by = "" if errors is None else f", {abs(errors):.1f} standard errors {'above' if better else 'below'} it"
     sentence = (
         f"Gate {'passed' if verdict['passed'] else 'not passed'}: {verdict['task']} {verdict['metric']} "
-        f"{verdict['tuned']:.4g} against the base model's {verdict['base']:.4g} on {verdict['rows']} "
+        f"{verdict['tuned']:.4f} against the base model's {verdict['base']:.4f} on {verdict['rows']} "
         f"held-out rows{by} (more than {verdict['needed_standard_errors']:g} above are needed)"
     )
     failures = "; ".join(verdict["failures"])

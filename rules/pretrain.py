@@ -128,12 +128,12 @@ def pretrain(run: Run) -> None:
     from rules._panels import curves, facts
 
     curves(run, "Pre-training", [json.loads(line) for line in lines])
-    shown = (
+    sums = (
         ("steps", steps),
         ("tokens seen", steps * batch_size * length),
         ("tokens in the corpus", len(tokens)),
     )
-    facts(run, "Pre-training", "What pre-training came to", shown)
+    facts(run, "Pre-training", "What pre-training came to", sums)
     write_model(model.eval(), run.inputs["model"], run.outputs["model"])
 
 

@@ -151,7 +151,7 @@ def result_places(graph: ActionGraph, limit: int = 10) -> list[str]:
     for label in graph.requested:
         target = graph.targets[label]
         if target.members and target.receipt:
-            places.append(f"{out_place(label)}/receipt.dsse.json")
+            places += [f"{out_place(label)}/{name}" for name in ("receipt.dsse.json", "report.html")]
         elif target.actions or target.members:
             places.append(out_place(label))
         elif target.rule == "filegroup":
@@ -205,6 +205,7 @@ class Shortcut:
 
         from mxt.graph.snapshot import UNSURE, Snapshot, engine_identity, write
         from mxt.loading.reads import stat_of
+        from mxt.pages.report_file import report_beside
 
         root = str(self._session.root)
         paths: dict[str, Any] = {**graph.read, **self._session.looked_at()}
@@ -218,6 +219,7 @@ class Shortcut:
                     relative = os.path.relpath(full, root)
                     paths[full if relative.startswith("..") else relative] = stat_of(full)
         for receipt in built.receipts:
-            paths[receipt] = stat_of(os.path.join(root, receipt))
+            for path in (receipt, report_beside(receipt)):
+                paths[path] = stat_of(os.path.join(root, path))
         engine = self._engine or engine_identity()
         write(self._file(), engine, Snapshot(paths, built.links, {"actions": len(graph.actions)}))

@@ -247,9 +247,25 @@ class Session:
             )
             invocation = Invocation(identity, *times)
             cache, key = self.store.actions, self.store.key
-            return write_receipt(path, built, invocation, workspace=self.root, cache=cache, key=key).path
+            written = write_receipt(path, built, invocation, workspace=self.root, cache=cache, key=key)
+            self._keep_report(written.path, written.digest)
+            return written.path
 
         return write
+
+    def _keep_report(self, receipt: Path, digest: str) -> None:
+        """The page beside the receipt. What was built is whole without it, so its failure is a warning."""
+        from mxt.cli.terminal import warn
+        from mxt.graph.snapshot import engine_identity
+        from mxt.pages.report_file import keep_report
+
+        try:
+            keep_report(
+                receipt, digest, workspace=self.root, cache=self.store.actions, engine=engine_identity()
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, hours of work are done and recorded
+            text = error.message if isinstance(error, MxtError) else f"{type(error).__name__}: {error}"
+            warn(f"no report beside {os.path.relpath(receipt, self.root)}: {text}; 'mxt report' writes it")
 
     def make_folders(self) -> None:
         """cache/ and mxt-out/, before anything is looked at: made later they would change the root folder."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from mxt.pages.page import escape
 from mxt.panels import Bar, Bars, Lines
@@ -25,6 +26,7 @@ STYLE = """\
 .chart .grid { stroke: var(--line); stroke-width: 1; shape-rendering: crispEdges }
 .chart .axis { stroke: var(--quiet); stroke-width: 1; shape-rendering: crispEdges }
 .chart .curve { fill: none; stroke-width: 1.75; stroke-linejoin: round; stroke-linecap: round }
+.chart .dots { stroke-width: 5 }
 .chart .whisker { stroke: var(--ink); stroke-width: 1.5 }
 .chart .bar { fill: var(--waiting); fill-opacity: .55 }
 .chart .bar.marked { fill: var(--series-1); fill-opacity: 1 }
@@ -38,11 +40,14 @@ _TICKS = 5
 _ROW = 36  # pixels of a bar with its label
 _GROUP = 26  # pixels of a group's heading
 _DASHES = ("", "7 4", "2 4", "9 3 2 3", "4 2")  # so that curves can be told without colour
+_DOTS = 40  # points at most that are marked each
 _NAME = 46  # characters of a bar's name that fit beside its value on a phone
 
 
 def number(value: float) -> str:
     """Four significant figures as people write them: 12,345; 0.0123; 1.2e-05."""
+    if not math.isfinite(value):
+        return "\N{INFINITY}"
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     size = abs(value)
@@ -54,12 +59,14 @@ def number(value: float) -> str:
     return f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
-def ticks(low: float, high: float, count: int = _TICKS) -> list[float]:
-    """Round numbers from low to high, about `count` of them. low < high."""
+def ticks(low: float, high: float, count: int = _TICKS, *, outside: bool = False) -> list[float]:
+    """Round numbers from low to high, about `count` of them; outside: the next ones beyond, too. low < high."""
     rough = (high - low) / count
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next((m * unit for m in (1, 2, 2.5, 5, 10) if m * unit >= rough), 10 * unit)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    if outside:
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [i * step for i in range(first, min(last, first + 4 * count) + 1)]
 
 
@@ -81,7 +88,7 @@ def curves(panel: Lines) -> str:
     known = [y for ys in panel.series.values() for y in ys if y is not None]
     x_low, x_high = span(panel.x)
     y_low, y_high = span(known)
-    y_ticks = ticks(y_low, y_high)
+    y_ticks = ticks(y_low, y_high, outside=True)
     y_low, y_high = min(y_low, y_ticks[0]), max(y_high, y_ticks[-1])
 
     def across(x: float) -> float:
@@ -112,9 +119,14 @@ def curves(panel: Lines) -> str:
                 f'<polyline class="curve" points="{points}" vector-effect="non-scaling-stroke" '
                 f"{_stroke(place_in_list)}/>"
             )
-    parts.append(
-        f'<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%">{"".join(inner)}</svg>'
-    )
+            if len(panel.x) <= _DOTS:
+                dots = " ".join(f"M{across(x) * 1000:.1f},{down(y) * 1000:.1f}h0" for x, y in run)
+                inner.append(
+                    f'<path class="curve dots" d="{dots}" vector-effect="non-scaling-stroke" '
+                    f"{_stroke(place_in_list, dashed=False)}/>"
+                )
+    stretched = 'viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%"'
+    parts.append(f"<svg {stretched}>{''.join(inner)}</svg>")
     said = escape(describe_curves(panel))
     drawing = f'<svg class="curves" role="img" aria-label="{said}">{"".join(parts)}</svg>'
     return _figure(panel.title, panel.y_label, _legend(panel) + drawing)
@@ -131,10 +143,10 @@ def _runs(xs: Sequence[float], ys: Sequence[float | None]) -> list[list[tuple[fl
     return [run if len(run) > 1 else run * 2 for run in runs if run]
 
 
-def _stroke(place: int) -> str:
+def _stroke(place: int, *, dashed: bool = True) -> str:
     dash = _DASHES[place // 5 % len(_DASHES)] if place >= 5 else _DASHES[place]
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'style="stroke: var(--series-{place % 5 + 1})"{dashed}'
+    dashes = f' stroke-dasharray="{dash}"' if dash and dashed else ""
+    return f'style="stroke: var(--series-{place % 5 + 1})"{dashes}'
 
 
 def _legend(panel: Lines) -> str:
@@ -183,7 +195,8 @@ def bars(panel: Bars) -> str:
         parts.append(_bar(bar, at, across))
         at += _ROW
     zero = across(0.0)
-    parts.insert(0, f'<line class="axis" x1="{zero}" x2="{zero}" y1="0" y2="{at}"/>')
+    if low < 0:
+        parts.insert(0, f'<line class="axis" x1="{zero}" x2="{zero}" y1="0" y2="{at}"/>')
     said = escape(describe_bars(panel))
     drawing = (
         f'<svg class="bars" style="height: {at}px" role="img" aria-label="{said}">{"".join(parts)}</svg>'
@@ -201,7 +214,7 @@ def _bar(bar: Bar, top: int, across: Callable[[float], str]) -> str:
     said = bar.text or value_with_error(bar)
     middle = top + 25
     parts = [
-        f'<text class="name" x="2" y="{top + 14}">{escape(_cut(bar.name))}</text>',
+        f'<text class="name" x="0" y="{top + 14}">{escape(_cut(bar.name))}</text>',
         f'<text x="100%" y="{top + 14}" text-anchor="end">{escape(said)}</text>',
         f'<rect class="{kind}" x="{left}" y="{top + 19}" width="{width}" height="12" rx="2"/>',
     ]
@@ -240,13 +253,16 @@ def _cut(name: str) -> str:
 def _tick(value: float, among: Sequence[float]) -> str:
     """A tick with as many digits as tell it from its neighbours."""
     largest = max(map(abs, among))
-    if abs(value) < 1e-9 * largest:
+    step = min((b - a for a, b in pairwise(among)), default=largest)
+    if not value or abs(value) < 1e-6 * step:
         return "0"
-    if largest >= 1e6:
-        return f"{value:.3g}".replace("e+0", "e").replace("e+", "e")
-    if largest < 1e-3:
-        return f"{value:.3g}".replace("e-0", "e-")
-    return number(round(value, 12))
+    decimals = max(0, 1 - math.floor(math.log10(step)))
+    if largest >= 1e6 or decimals > 5:
+        digits = max(0, math.floor(math.log10(largest)) - math.floor(math.log10(step)) + 1)
+        mantissa, _, exponent = f"{value:.{min(digits, 15)}e}".partition("e")
+        return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(exponent)}"
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _figure(title: str, unit: str, drawing: str) -> str:

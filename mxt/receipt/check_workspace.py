@@ -14,7 +14,7 @@ from mxt.action.action import ActionId
 from mxt.errors import StoreError
 from mxt.receipt.findings import Result
 from mxt.receipt.hashing import Hashing, HashingError
-from mxt.receipt.receipt import RECEIPT_NAME, Dependency, Statement
+from mxt.receipt.receipt import RECEIPT_NAME, REPORT_NAME, Dependency, Statement
 from mxt.store.digest import FileHash, hash_fd, open_regular
 from mxt.store.layout import Layout
 from mxt.store.tree import FileFacts, build_tree
@@ -141,7 +141,7 @@ class WorkspaceCheck:
             stage = names[action.id].removesuffix(f"/{action.id.name}").replace("/", "_")
             keys[f"{stage}/{action.id.name}" if action.id.name else stage] = action.key
         for path in sorted(folder.iterdir()):
-            if path.name == RECEIPT_NAME:
+            if path.name == RECEIPT_NAME or (path.name == REPORT_NAME and not path.is_symlink()):
                 continue
             target = os.path.realpath(path)
             if not path.is_symlink():

@@ -17,6 +17,7 @@ from mxt.store.realisation import Output, Realisation, safe_path
 from mxt.store.records import REALISATION_TYPE, RUN_TYPE
 
 RECEIPT_NAME = "receipt.dsse.json"
+REPORT_NAME = "report.html"  # for reading, beside the receipt; nothing vouches for it
 MAX_BYTES = 1 << 30
 
 

@@ -220,5 +220,5 @@ def test_many_builds_set_the_same_links(ws: Workspace) -> None:
         for i, build in enumerate(builds):
             assert set(end(ws, str(i), build).finished.values()) == {"cached"}
         found = sorted(p.name for p in (ws.root / "mxt-out/whole").iterdir())
-        assert found == [*(f"n0x{i}" for i in range(8)), "receipt.dsse.json"]
+        assert found == [*(f"n0x{i}" for i in range(8)), "receipt.dsse.json", "report.html"]
     assert ws.run("verify", "//:whole").code == 0
