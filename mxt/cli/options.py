@@ -38,6 +38,11 @@ def add_building(parser: ArgumentParser) -> None:
     )
 
 
+def add_watch(parser: ArgumentParser) -> None:
+    """--watch."""
+    parser.add_argument("--watch", action="store_true", help="build again after each change, until Ctrl-C")
+
+
 def _positive(text: str) -> int:
     from argparse import ArgumentTypeError
 

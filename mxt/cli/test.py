@@ -9,12 +9,13 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from mxt.cli.build import execute, report
-from mxt.cli.options import add_building, add_labels, add_workspace
+from mxt.cli.options import add_building, add_labels, add_watch, add_workspace
 from mxt.cli.session import Session
 from mxt.cli.terminal import paint, plural
 from mxt.errors import EXIT_BUILD, EXIT_OK, EXIT_TESTS, ActionError, GraphError
 
 if TYPE_CHECKING:
+    from mxt.cli.watch import Seen
     from mxt.execution.build import Built
     from mxt.graph.graph import ActionGraph
 
@@ -23,6 +24,7 @@ examples:
   mxt test //recipes:tiny_sft_lora.gate    one gate
   mxt test //recipes:tiny_sft_lora         all tests of a bundle
   mxt test //...                           all tests of the workspace
+  mxt test //... --watch                   again whenever something that they read changes
 
 A test's verdict is cached like any result: it runs again only when something it reads changed.
 Exit code 3 when a verdict is negative, 1 when a test could not be built.
@@ -32,17 +34,31 @@ Exit code 3 when a verdict is negative, 1 when a test could not be built.
 def add_arguments(parser: ArgumentParser) -> None:
     add_labels(parser)
     add_building(parser)
+    add_watch(parser)
     add_workspace(parser)
 
 
 def run(args: Namespace) -> int:
+    if args.watch:
+        from mxt.cli.watch import watch
+
+        return watch(args, _test)
+    return _test(args, None)
+
+
+def _test(args: Namespace, seen: Seen | None) -> int:
+    """Build and report once. seen: takes what a watch must know."""
     began = time.monotonic()
     session = Session(args)
+    if seen is not None:
+        seen.session = session
     session.make_folders()
     tests = find_tests(session, session.resolve(args.labels))
     # analysed anew, so that only the tests and what they need are built
     graph = session.analyse(tests)
     built = execute(session, graph, args)
+    if seen is not None:
+        seen.graph, seen.built = graph, built
     code = report(graph, built, began)
     verdicts = [(label, verdict(session, graph, built, label)) for label in tests]
     for label, found in verdicts:
