@@ -9,6 +9,7 @@ from collections.abc import Sequence
 # verb -> summary; a verb's module is imported only when it is used
 VERBS = {
     "init": "make a workspace that builds",
+    "doctor": "say what this machine can run and what is missing",
     "build": "build targets, running only what changed",
     "test": "build test targets and report their verdicts",
     "run": "build a target, then carry out its effect",

@@ -100,9 +100,9 @@ def machine_lacks(root: Path, state: Path, graph: ActionGraph) -> Iterator[Lack]
         except MxtError as error:
             yield Lack("platform", error, tuple(actions))
     for (digest, imports), actions in toolchains.items():
-        error = _toolchain_error(root, state, graph.toolchains.get(digest), imports=imports)
-        if error is not None:
-            yield Lack("toolchain", error, tuple(actions))
+        wrong = _toolchain_error(root, state, graph.toolchains.get(digest), imports=imports)
+        if wrong is not None:
+            yield Lack("toolchain", wrong, tuple(actions))
     for count, actions in gpus.items():
         yield Lack("gpus", gpu_error(count, there), tuple(actions))
     for count, actions in memory.items():

@@ -1,0 +1,1 @@
+"""What this machine can run, what is missing, and how to get it: `mxt doctor`."""
