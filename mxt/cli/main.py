@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+
+TYPE_CHECKING = False  # not from typing, whose import takes as long as a null build of a thousand targets
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 # verb -> summary; a verb's module is imported only when it is used
 VERBS = {
@@ -14,6 +17,7 @@ VERBS = {
     "test": "build test targets and report their verdicts",
     "run": "build a target, then carry out its effect",
     "query": "ask questions about the target graph",
+    "graph": "draw what targets are made from, as a page or a picture",
     "explain": "say why a target would run, or what changed between builds",
     "verify": "recompute everything a receipt states",
     "report": "draw the page on a receipt again",
@@ -40,8 +44,13 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (see docs/design.md)."""
     args = list(sys.argv[1:] if argv is None else argv)
+    return guarded(lambda: _main(args))
+
+
+def guarded(action: Callable[[], int]) -> int:
+    """The exit code of an action, its errors shown as messages."""
     try:
-        return _main(args)
+        return action()
     except BrokenPipeError:
         # the reader of our output went away, as in `mxt log x | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -84,6 +93,11 @@ def _main(args: list[str]) -> int:
         raise UsageError(
             f"unknown verb '{name}'{did_you_mean(name, VERBS)}", hint="'mxt --help' lists the verbs"
         )
+    if name == "build":
+        from mxt.cli.glance import nothing_to_do
+
+        if nothing_to_do(args[1:]):
+            return 0
     from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
     from importlib import import_module
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mxt.pages.layout import Layout, Point, Route, lay_out
 from mxt.pages.page import COLOURS, escape
+from mxt.pages.words import duration, size
 
 STATES = ("hit", "executed", "stale", "failed", "skipped", "source", "waiting")
 WIDTH, HEIGHT, FLAT = 196.0, 44.0, 26.0
@@ -148,9 +149,9 @@ def describe(node: PictureNode) -> str:
     """State, time and size in words: "executed · 12.3 s · 4.0 MiB"."""
     parts = [node.kind if node.state == "source" else node.state]
     if node.wall_s is not None:
-        parts.append(_duration(node.wall_s))
+        parts.append(duration(node.wall_s))
     if node.size is not None:
-        parts.append(_size(node.size))
+        parts.append(size(node.size))
     return " · ".join(parts)
 
 
@@ -160,21 +161,6 @@ def shorten(text: str, limit: int) -> str:
         return text
     front = (limit - 1) // 2
     return f"{text[:front]}…{text[front + 1 - limit :]}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
 
 
 def _n(value: float) -> str:
