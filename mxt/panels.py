@@ -1,6 +1,6 @@
 """What a stage wants people to see of a run: evidence `panels.json`, of few and neutral kinds.
 
-    lines     curves over one x: x, series {name: [y, ...]}, x_label, y_label
+    lines     curves over one x: x, series {name: [y, ...]}, x_label, y_label; zero: true begins y at 0
     bars      values by name: bars [{name, value, error, text, group, marked}], unit
     table     columns, rows; add_up: true sums rows of equal words over all actions that write this table
     facts     facts [[name, value], ...]
@@ -37,7 +37,7 @@ Cell = str | int | float | None
 class Lines:
     """Curves over a common x. series: name -> y values as many as x; None is a gap.
 
-    points: how many there were before `thin`.
+    zero: whether the axis of y shows 0. points: how many there were before `thin`.
     """
 
     title: str
@@ -47,6 +47,7 @@ class Lines:
     y_label: str = ""
     x: tuple[float, ...] = ()
     series: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    zero: bool = False
     points: int = 0
 
 
@@ -231,6 +232,7 @@ def _lines(form: dict[str, Any], common: dict[str, str], problems: list[str]) ->
         y_label=_text(form, "y_label", 80),
         x=tuple(float(x_values[places[i]]) for i in kept),
         series={n: tuple(c[i] for i in kept) for n, c in zip(series, columns, strict=True)},
+        zero=form.get("zero") is True,
         points=max(len(x_values), points if type(points) is int and points < 1 << 53 else 0),
     )
 

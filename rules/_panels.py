@@ -39,6 +39,7 @@ def curves(run: Run, section: str, lines: Sequence[Mapping[str, Any]]) -> None:
                 series={title.lower(): values},
                 x_label="step",
                 y_label=unit,
+                zero=key == "tokens_per_s",  # a speed that varies by a tenth must not look like a saw
             )
 
 

@@ -60,7 +60,7 @@ def number(value: float) -> str:
 
 
 def ticks(low: float, high: float, count: int = _TICKS, *, outside: bool = False) -> list[float]:
-    """Round numbers from low to high, about `count` of them; outside: the next ones beyond, too. low < high."""
+    """Round numbers from low to high, about `count`; outside: the next ones beyond, too. low < high."""
     rough = (high - low) / count
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next((m * unit for m in (1, 2, 2.5, 5, 10) if m * unit >= rough), 10 * unit)
@@ -87,7 +87,7 @@ def curves(panel: Lines) -> str:
     """A figure of curves over a common x."""
     known = [y for ys in panel.series.values() for y in ys if y is not None]
     x_low, x_high = span(panel.x)
-    y_low, y_high = span(known)
+    y_low, y_high = span(known, zero=panel.zero)
     y_ticks = ticks(y_low, y_high, outside=True)
     y_low, y_high = min(y_low, y_ticks[0]), max(y_high, y_ticks[-1])
 

@@ -28,7 +28,7 @@ details .scroll { max-height: 24rem; overflow: auto }
 .verdict .mark { font-weight: 700; margin-right: .45rem }
 .verdict.good .mark { color: var(--hit) } .verdict.bad .mark { color: var(--failed) }
 .verdict p { margin: .25rem 0 0; font-size: .92rem; color: var(--quiet); max-width: none }
-.facts dl { margin: .3rem 0 }
+.facts dl { margin: .3rem 0; grid-template-columns: minmax(0, max-content) minmax(0, 1fr); gap: .2rem 1rem }
 .problem { border-left: 3px solid var(--stale); padding-left: .7rem; overflow-wrap: anywhere }
 @media (max-width: 34rem) { th, td { padding-right: .7rem } }
 """
@@ -103,7 +103,8 @@ def draw(panel: Panel, of: str = "") -> str:
     heading = f"<h3>{escape(panel.title)}{beside}</h3>"
     if isinstance(panel, Facts):
         return f'<div class="panel facts">{heading}{facts(panel.facts)}{note}</div>\n'
-    wide = " wide" if len(panel.columns) > 5 else ""
+    wordy = any(isinstance(cell, str) and len(cell) > 40 for row in panel.rows for cell in row)
+    wide = " wide" if len(panel.columns) > (3 if wordy else 5) else ""
     more = f'<p class="note">{panel.left_out:,} more rows are left out.</p>' if panel.left_out else ""
     inner = table(panel.columns, panel.rows, label=panel.title)
     return f'<div class="panel{wide}">{heading}{inner}{more}{note}</div>\n'
