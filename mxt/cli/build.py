@@ -6,13 +6,16 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mxt.cli.options import add_building, add_labels, add_workspace
+from mxt.cli.glance import null_line
+from mxt.cli.options import add_building, add_labels, add_watch, add_workspace
 from mxt.cli.session import Session
+from mxt.cli.shortcut import Shortcut
 from mxt.errors import EXIT_BUILD, EXIT_INTERRUPTED, EXIT_OK, GraphError
 
 if TYPE_CHECKING:
+    from mxt.cli.watch import Seen
     from mxt.execution.build import Built
     from mxt.graph.graph import ActionGraph
 
@@ -24,6 +27,9 @@ examples:
   mxt build -n //...                     what would run, and under which keys
   mxt build -k -j4 //data:all            after failures too, four at a time
   mxt build //x --events build.jsonl     for CI: one JSON object an event
+  mxt build //recipes:x --watch          again whenever something that it reads changes
+
+--watch waits through errors and ends with Ctrl-C: exit code 0 while it waits, 8 in the middle of a build.
 """
 
 
@@ -31,24 +37,40 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_labels(parser)
     parser.add_argument("-n", "--dry-run", action="store_true", help="show what would run; run nothing")
     add_building(parser)
+    add_watch(parser)
     add_workspace(parser)
 
 
 def run(args: Namespace) -> int:
+    if args.watch:
+        from mxt.cli.watch import watch
+
+        return watch(args, _build)
+    return _build(args, None)
+
+
+def _build(args: Namespace, seen: Seen | None) -> int:
+    """One build. seen: takes what a watch must know; a build that is watched takes no shortcut."""
     began = time.monotonic()
     session = Session(args)
     shortcut = Shortcut(session, args)
-    summary = shortcut.nothing_to_do()
-    if summary is not None:
-        return report_null(summary, began)
+    if seen is not None:
+        seen.session = session
+    elif (look := shortcut.look()) is not None and look.nothing_to_do:
+        sys.stdout.write(null_line(look.actions, time.monotonic() - began))
+        return EXIT_OK
     session.make_folders()
     labels = session.resolve(args.labels)
     graph = session.analyse(labels)
+    if seen is not None:
+        seen.graph = graph
     if args.dry_run:
         from mxt.cli.dry_run import show_plan
 
         return show_plan(session, graph)
     built = execute(session, graph, args)
+    if seen is not None:
+        seen.built = built
     code = report(graph, built, began)
     if code == EXIT_OK:
         warn_of_failed_tests(session, graph, built)
@@ -161,65 +183,3 @@ def result_places(graph: ActionGraph, limit: int = 10) -> list[str]:
 
 
 _ORDER = ("executed", "remote", "cached", "failed", "skipped", "interrupted")
-
-
-def report_null(summary: dict[str, Any], began: float) -> int:
-    """The one line of a build that had nothing to do."""
-    from mxt.cli.terminal import duration, plural
-
-    wall = duration(time.monotonic() - began)
-    print(f"up to date: {plural(int(summary['actions']), 'action')} in {wall}")
-    return EXIT_OK
-
-
-class Shortcut:
-    """Remembers a successful build of these labels, and recognises that nothing changed since."""
-
-    def __init__(self, session: Session, args: Namespace) -> None:
-        self._session = session
-        self._args = args
-        self._plain = not (args.dry_run or args.events or args.profile or args.verbose)
-        self._engine = ""
-
-    def _file(self) -> Path:
-        import hashlib
-        import os
-
-        where = os.path.relpath(os.getcwd(), self._session.root)
-        # whose rules are trusted is written in the user's configuration
-        user = [os.environ.get(name, "") for name in ("HOME", "XDG_CONFIG_HOME")]
-        request = "\0".join([str(self._session.root), where, *user, *self._args.labels])
-        name = hashlib.sha1(request.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
-        return Path(self._session.workspace.store, "state", "snapshots", f"{name}.json")
-
-    def nothing_to_do(self) -> dict[str, Any] | None:
-        if not self._plain:
-            return None
-        from mxt.graph.snapshot import engine_identity, unchanged
-
-        self._engine = engine_identity()
-        return unchanged(self._file(), str(self._session.root), self._engine)
-
-    def remember(self, graph: ActionGraph, built: Built) -> None:
-        import os
-
-        from mxt.graph.snapshot import UNSURE, Snapshot, engine_identity, write
-        from mxt.loading.reads import stat_of
-        from mxt.pages.report_file import report_beside
-
-        root = str(self._session.root)
-        paths: dict[str, Any] = {**graph.read, **self._session.looked_at()}
-        for path, stat in built.looked_at.items():
-            # looked at twice, with an edit between: no stat will do, so the next build looks properly
-            paths[path] = stat if paths.setdefault(path, stat) == stat else UNSURE
-        for place in built.materialised:
-            for folder, _, names in os.walk(place):
-                for name in (".", *names):
-                    full = os.path.normpath(os.path.join(folder, name))
-                    relative = os.path.relpath(full, root)
-                    paths[full if relative.startswith("..") else relative] = stat_of(full)
-        for receipt in built.receipts:
-            for path in (receipt, report_beside(receipt)):
-                paths[path] = stat_of(os.path.join(root, path))
-        engine = self._engine or engine_identity()
-        write(self._file(), engine, Snapshot(paths, built.links, {"actions": len(graph.actions)}))

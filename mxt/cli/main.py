@@ -27,6 +27,7 @@ VERBS = {
     "plan": "show, compare and pin what a probe decided",
     "toolchain": "lock and check the environments that actions run in",
     "trust": "allow this workspace's own rules to run",
+    "completion": "print the script that completes mxt's words in a shell",
 }
 
 _HEAD = "usage: mxt VERB [OPTION...] [LABEL...]\n\nA build system for fine-tuned language models.\n\nverbs:\n"
@@ -87,6 +88,10 @@ def _main(args: list[str]) -> int:
         print(f"mxt {__version__}")
         return 0
     name = args[0]
+    if name == "complete":  # what the shells' scripts call: no verb for people
+        from mxt.cli.complete import complete
+
+        return complete(args[1:])
     if name not in VERBS:
         from mxt.errors import UsageError, did_you_mean
 

@@ -20,6 +20,7 @@ from mxt.execution.scheduler import Limits, Outcome, Scheduler
 from mxt.execution.sources import Sources
 from mxt.graph.graph import ActionGraph
 from mxt.graph.target import AnalysedTarget
+from mxt.loading.reads import Stat
 from mxt.store.store import Store
 
 OUTPUTS = "mxt-out"
@@ -27,9 +28,9 @@ OUTPUTS = "mxt-out"
 
 @dataclass
 class Built:
-    """How a build went. results: by action. links: below the root -> target, as left in mxt-out.
+    """How a build went. results: by action. links: of bundles, below the root -> target, as left in mxt-out.
 
-    materialised: the folders in the store that requested targets' links lead to.
+    shown: requested targets' outputs by their paths through mxt-out -> whether it is a folder.
     looked_at: every source with its stat tuple. errors: everything that went wrong.
     """
 
@@ -37,8 +38,8 @@ class Built:
     results: dict[ActionId, Found]
     links: dict[str, str] = field(default_factory=dict)
     receipts: list[str] = field(default_factory=list)
-    materialised: list[Path] = field(default_factory=list)
-    looked_at: Mapping[str, object] = field(default_factory=dict)
+    shown: dict[str, bool] = field(default_factory=dict)
+    looked_at: Mapping[str, Stat | None] = field(default_factory=dict)
     errors: list[MxtError] = field(default_factory=list)
     wall_s: float = 0.0
 
@@ -171,9 +172,9 @@ def _link_target(
         realisation = results[identity].realisation
         assert realisation is not None
         out = store.outputs.materialise(realisation)
-        built.materialised.append(out)
         link = f"{place}/{identity.name}" if identity.name else place
-        _make_link(root, store, target.label, link, out, built)
+        _make_link(root, store, target.label, link, out)
+        built.shown.update((f"{link}/{o.path}", o.kind == "dir") for o in realisation.outputs.values())
     if several:
         _remove_links(root / place, {identity.name for identity in target.actions})
 
@@ -191,7 +192,9 @@ def _link_bundle(
         if name in names:
             raise GraphError(f"'{target.label}' bundles two targets called '{name}'", where=target.where)
         names[name] = member
-        _make_link(root, store, target.label, f"{place}/{name}", root / out_place(member), built)
+        link = f"{place}/{name}"
+        _make_link(root, store, target.label, link, root / out_place(member))
+        built.links[link] = os.readlink(root / link)
     _remove_links(folder, names)
 
 
@@ -229,7 +232,7 @@ def _make_folder(root: Path, place: str, label: str, *, own: bool = False) -> No
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def _make_link(root: Path, store: Store, label: str, link: str, to: Path, built: Built) -> None:
+def _make_link(root: Path, store: Store, label: str, link: str, to: Path) -> None:
     path = root / link
     _make_folder(root, link.rpartition("/")[0], label)
     if path.is_dir() and not path.is_symlink() and not _was_ours(root, path):
@@ -238,7 +241,6 @@ def _make_link(root: Path, store: Store, label: str, link: str, to: Path, built:
             hint="another package's results lie there: rename the target, or delete mxt-out",
         )
     store.outputs.link_target(path, to)
-    built.links[link] = os.readlink(path)
 
 
 def _was_ours(root: Path, folder: Path) -> bool:

@@ -1,85 +1,237 @@
 """The null build: what a finished build looked at, so that the next one can see that nothing changed.
 
-A snapshot is no cache of results. It lists every path whose change could make any difference, with
-the stat tuple it had, and the links that the build left in mxt-out. If all of it still holds, there
-is nothing to do; if anything differs, the whole way is gone again and decides.
+A snapshot is no cache of results. It lists every path whose change could make any difference, with the
+stat tuple it had, in three parts: what loading and analysis read, the sources of actions, and the results
+as mxt-out shows them. If all of it still holds there is nothing to do; if anything differs, the whole way
+is gone again and decides.
+
+The file, made to be read fast: a line with its version, a line with mxt's own identity, a line of counts,
+then names (bytes, each followed by a NUL: the request, the paths in the order of the parts, and links with
+their targets), then five unsigned 64-bit integers of the machine's byte order for each path. Results are
+looked at through their links in mxt-out, so that one stat sees a missing link, a missing result, and one
+that leads to another file. Imports nothing but os and sys: every null build waits for what is imported.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import sys
 
-from mxt.loading.reads import Stat
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
-FORMAT = 1
+    from mxt.loading.reads import Stat
+
+_HEAD = b"mxt snapshot 2"
+_MASK = (1 << 64) - 1
 # no file has these numbers, so a snapshot that holds them never matches
 UNSURE: Stat = (-1, -1, -1, -1, -1)
+_MISSING = (_MASK - 1,) * 5
+# from here on a second process looks at half of the paths: a stat is a system call, and cores are there
+_FORK_FROM = 30_000
+MOST_CHANGES = 64
 
 
-@dataclass(frozen=True)
 class Snapshot:
-    """paths: relative to the root (or absolute) -> stat tuple, None for "not there".
+    """loading, sources, results: path relative to the root (or absolute) -> stat tuple, None for "not there".
 
-    links: symbolic links below the root -> their target. summary: what to tell the user.
+    links: symbolic links below the root -> their target. request: what was asked for, as one text; a file
+    that holds another request is no snapshot of this one. actions: how many the build had.
     """
 
-    paths: Mapping[str, Stat | None]
-    links: Mapping[str, str]
-    summary: Mapping[str, object]
+    def __init__(
+        self,
+        request: str,
+        actions: int,
+        loading: Mapping[str, Stat | None],
+        sources: Mapping[str, Stat | None],
+        results: Mapping[str, Stat | None],
+        links: Mapping[str, str],
+    ) -> None:
+        self.request = request
+        self.actions = actions
+        self.parts = (loading, sources, results)
+        self.links = links
 
 
-def unchanged(file: Path, root: str, engine: str) -> dict[str, object] | None:
-    """The summary of the snapshot in `file` if everything it lists still holds, else None.
+class Look:
+    """What a look at a snapshot found. changed: source files that differ, at most MOST_CHANGES.
+
+    elsewhere: something else differs too, or more: the whole way must be gone.
+    """
+
+    def __init__(self, actions: int, changed: list[str], elsewhere: bool) -> None:
+        self.actions = actions
+        self.changed = changed
+        self.elsewhere = elsewhere
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return not self.changed and not self.elsewhere
+
+
+def place(store: str, request: str) -> str:
+    """The file that a snapshot of this request lies in."""
+    from binascii import crc32  # two requests of one name take turns: each finds the other's and looks again
+
+    data = request.encode("utf-8", "surrogateescape")
+    return f"{store}/state/snapshots/{crc32(data):08x}{len(data):x}"
+
+
+def look(file: str, root: str, engine: str, request: str) -> Look | None:
+    """Compare the snapshot in `file` with the disk; None where it is no snapshot of this request and mxt.
 
     engine: identity of mxt's own code; another one never matches. A damaged file is no snapshot.
     """
     try:
-        data = json.loads(file.read_bytes())
-        if data["format"] != FORMAT or data["engine"] != engine:
+        with open(file, "rb") as handle:
+            data = handle.read()
+        head, identity, counts, names, stats = _parse(data)
+        if head != _HEAD or identity != engine.encode():
             return None
-        prefix = root + os.sep
-        stat = os.stat
-        names: list[str] = data["names"]
-        for name, seen in zip(names, data["stats"], strict=True):
-            path = name if name.startswith("/") else prefix + name
-            try:
-                s = stat(path)
-            except (OSError, ValueError):
-                if seen is None:
-                    continue
-                return None
-            if seen != [s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev]:
-                return None
-        for link, target in data["links"].items():
-            if os.readlink(prefix + link) != target:
-                return None
-        summary = data["summary"]
-        return summary if isinstance(summary, dict) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        actions, loading, sources, results, links = counts
+        total = loading + sources + results
+        if os.fsdecode(names[0]) != request or len(names) != 1 + total + 2 * links or len(stats) != 5 * total:
+            return None
+        paths = names[1 : 1 + total]
+        back = os.getcwd()
+        os.chdir(root)  # relative paths spare the kernel the way to the root, a million times
+        try:
+            pairs = iter(names[1 + total :])
+            for link, target in zip(pairs, pairs, strict=True):
+                if os.readlink(link) != target:
+                    return Look(actions, [], True)
+            found = _changed(paths, stats, loading, loading + sources)
+        finally:
+            os.chdir(back)
+        changed = [os.fsdecode(paths[index]) for index in found if index >= 0]
+        return Look(actions, changed[:MOST_CHANGES], len(changed) > MOST_CHANGES or -1 in found)
+    except (OSError, ValueError, IndexError, TypeError, OverflowError):
         return None
 
 
-def write(file: Path, engine: str, snapshot: Snapshot) -> None:
-    """Write aside and rename; a store that cannot be written costs the shortcut, nothing else."""
-    aside = file.with_name(f"{file.name}.{os.getpid()}")
-    data = {
-        "format": FORMAT,
-        "engine": engine,
-        "names": list(snapshot.paths),
-        "stats": list(snapshot.paths.values()),
-        "links": dict(snapshot.links),
-        "summary": dict(snapshot.summary),
-    }
+def _parse(data: bytes) -> tuple[bytes, bytes, list[int], list[bytes], memoryview]:
+    head = data.index(b"\n")
+    identity = data.index(b"\n", head + 1)
+    line = data.index(b"\n", identity + 1)
+    *counts, length = map(int, data[identity + 1 : line].split())
+    end = line + 1 + length
+    names = data[line + 1 : end].split(b"\0")
+    if names.pop() or len(counts) != 5 or min(counts) < 0:
+        raise ValueError
+    return data[:head], data[head + 1 : identity], counts, names, memoryview(data)[end:].cast("Q")
+
+
+def _changed(paths: Sequence[bytes], stats: memoryview, begin: int, end: int) -> list[int]:
+    """Indices of changed sources, which are begin <= index < end; -1 once anything else differs."""
+    half = len(paths) // 2
+    if len(paths) < _FORK_FROM or len(os.sched_getaffinity(0)) < 2:
+        return _scan(paths, stats, 0, begin, end)
+    sys.stdout.flush()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            found = _scan(paths[half:], stats[half * 5 :], half, begin, end)
+            os.write(writer, b"".join(b"%d " % i for i in found) + b"done")  # 65 numbers fit into a pipe
+        finally:
+            os._exit(0)
+    os.close(writer)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(json.dumps(data, separators=(",", ":")), encoding="utf-8")
-        aside.replace(file)
+        found = _scan(paths[:half], stats[: half * 5], 0, begin, end)
+        if -1 in found:
+            return found
+        *others, done = os.read(reader, 4096).split(b" ")
+        return found + [int(number) for number in others] if done == b"done" else [-1]
+    finally:
+        os.close(reader)
+        os.waitpid(child, 0)
+
+
+def _scan(paths: Sequence[bytes], stats: memoryview, first: int, begin: int, end: int) -> list[int]:
+    found: list[int] = []
+    stat, mask = os.stat, _MASK
+    numbers = iter(stats)
+    index = first - 1
+    for path, size, mtime, ctime, inode, device in zip(
+        paths, numbers, numbers, numbers, numbers, numbers, strict=True
+    ):
+        index += 1
+        try:
+            s = stat(path)
+        except (OSError, ValueError):
+            if size == mask - 1 == inode:
+                continue
+        else:
+            if (
+                s.st_mtime_ns == mtime
+                and s.st_size == size
+                and s.st_ino == inode
+                and s.st_ctime_ns == ctime
+                and s.st_dev == device
+            ):
+                continue
+            if s.st_mtime_ns < 0 and _numbers(s) == (size, mtime, ctime, inode, device):
+                continue  # a file from before 1970
+        if begin <= index < end and len(found) <= MOST_CHANGES:
+            found.append(index)
+        else:
+            return [-1]
+    return found
+
+
+def _numbers(s: os.stat_result) -> tuple[int, ...]:
+    return tuple(n & _MASK for n in (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev))
+
+
+def write(file: str, engine: str, snapshot: Snapshot) -> None:
+    """Write aside and rename; a store that cannot be written costs the shortcut, nothing else."""
+    from array import array
+
+    paths = [path for part in snapshot.parts for path in part]
+    links = [text for link in snapshot.links.items() for text in link]
+    texts = [snapshot.request, *paths, *links]
+    names = "\0".join(texts).encode("utf-8", "surrogateescape") + b"\0"
+    if names.count(b"\0") != len(texts):
+        return  # a request with a NUL of its own
+    counts = [snapshot.actions, *map(len, snapshot.parts), len(snapshot.links), len(names)]
+    stats = array("Q")
+    for part in snapshot.parts:
+        for stat in part.values():
+            stats.extend(_MISSING if stat is None else [number & _MASK for number in stat])
+    head = b"\n".join((_HEAD, engine.encode(), " ".join(map(str, counts)).encode(), b""))
+    _replace(file, (head, names, stats.tobytes()))
+
+
+def mend(file: str, fresh: Mapping[str, Stat | None]) -> None:
+    """Give paths of a snapshot their stat tuples of now, after a build that made only their consumers."""
+    with open(file, "rb") as handle:
+        data = bytearray(handle.read())
+    *_, counts, names, stats = _parse(bytes(data))
+    places = {name: index for index, name in enumerate(names[1 : 1 + sum(counts[1:4])])}
+    view = memoryview(data)[len(data) - stats.nbytes :].cast("Q")
+    for path, stat in fresh.items():
+        at = 5 * places[os.fsencode(path)]
+        for offset, number in enumerate(_MISSING if stat is None else stat):
+            view[at + offset] = number & _MASK
+    view.release()
+    _replace(file, (data,))
+
+
+def _replace(file: str, pieces: Iterable[bytes | bytearray]) -> None:
+    aside = f"{file}.{os.getpid()}"
+    try:
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(aside, "wb") as handle:
+            handle.writelines(pieces)
+        os.replace(aside, file)
     except OSError:
-        aside.unlink(missing_ok=True)
+        try:
+            os.unlink(aside)
+        except OSError:
+            pass
 
 
 def engine_identity() -> str:
@@ -88,7 +240,7 @@ def engine_identity() -> str:
 
     package = os.path.dirname(os.path.abspath(mxt.__file__))
     newest, count = 0, 0
-    stack = [package, os.path.join(os.path.dirname(package), "rules")]
+    stack: list[str | Path] = [package, os.path.join(os.path.dirname(package), "rules")]
     while stack:
         try:
             entries = list(os.scandir(stack.pop()))

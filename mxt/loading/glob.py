@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from mxt.errors import LoadError
 from mxt.loading.label import quoted
 from mxt.loading.reads import GlobRead, Stat, stat_of
-from mxt.loading.workspace import MXTBUILD, Workspace
+from mxt.loading.root import MXTBUILD
+from mxt.loading.workspace import Workspace
 
 Segment = re.Pattern[str] | None  # None stands for "**"
 # (pattern, segment of it) pairs: how far each pattern has come on the way down

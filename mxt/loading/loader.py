@@ -11,9 +11,10 @@ from typing import Any, Self
 from mxt.errors import LoadError, UsageError
 from mxt.loading.label import Label, check_package
 from mxt.loading.reads import GlobRead, Reads, Stat
+from mxt.loading.root import MXTBUILD
 from mxt.loading.rule_modules import RuleSource
 from mxt.loading.starlark_server import Server
-from mxt.loading.workspace import MXTBUILD, Workspace
+from mxt.loading.workspace import Workspace
 
 DEFAULT_TIMEOUT = 10.0  # seconds a package may take to evaluate
 RESERVED = frozenset(

@@ -6,7 +6,8 @@ import os
 
 from mxt.errors import LoadError, did_you_mean
 from mxt.loading.label import quoted
-from mxt.loading.workspace import MXTBUILD, Workspace
+from mxt.loading.root import MXTBUILD
+from mxt.loading.workspace import Workspace
 
 
 def missing_package(workspace: Workspace, package: str) -> LoadError:

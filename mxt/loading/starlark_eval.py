@@ -22,9 +22,10 @@ from mxt.loading.glob import glob
 from mxt.loading.label import Label, check_name, quoted
 from mxt.loading.nesting import position
 from mxt.loading.reads import Reads, stat_of
+from mxt.loading.root import MXTBUILD
 from mxt.loading.rule_modules import BUILTIN_RULES
 from mxt.loading.starlark_error import PRELUDE, call_column, frames_of, translate
-from mxt.loading.workspace import MXTBUILD, Workspace
+from mxt.loading.workspace import Workspace
 
 MAX_FILE = 4 << 20  # bytes of one MXTBUILD or .mxt
 MAX_ATTRIBUTES = 64 << 20  # bytes of all attributes of one package

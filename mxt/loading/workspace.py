@@ -10,8 +10,8 @@ from pathlib import Path
 from mxt.errors import UsageError
 from mxt.loading.label import quoted
 from mxt.loading.reads import Stat, stat_of
+from mxt.loading.root import MXTBUILD, begins_workspace, search_root
 
-MXTBUILD = "MXTBUILD"
 STORE = "cache"
 OUTPUTS = "mxt-out"
 # never packages, never matched: at the root, and at any depth
@@ -129,7 +129,7 @@ def discover(workspace: Workspace, below: str = "") -> Discovery:
             if entry.name == MXTBUILD and entry.is_file():
                 if relative:
                     files[path] = stat_of(entry.path)
-                    nested = begins_workspace(Path(entry.path))
+                    nested = begins_workspace(entry.path)
                 if not nested:
                     packages.append(relative)
             elif entry.is_dir(follow_symlinks=False) and not workspace.excluded(path):
@@ -137,19 +137,6 @@ def discover(workspace: Workspace, below: str = "") -> Discovery:
         if not nested:
             waiting += children
     return Discovery(sorted(packages), directories, files)
-
-
-def begins_workspace(build_file: Path) -> bool:
-    """Whether the first statement of an MXTBUILD is a call of workspace()."""
-    try:
-        with open(build_file, encoding="utf-8", errors="replace") as file:
-            head = file.read(65536)
-    except OSError:
-        return False
-    for line in map(str.strip, head.splitlines()):
-        if line and not line.startswith("#"):
-            return line.startswith("workspace") and line[len("workspace") :].lstrip().startswith("(")
-    return False
 
 
 def _current_folder() -> Path:
@@ -172,27 +159,10 @@ def _explicit_root(path: Path, option: str) -> Path:
 
 
 def _search_root(start: Path) -> Path:
-    owner = start.stat().st_uid
-    found: Path | None = None
-    for folder in [start, *start.parents]:
-        try:
-            if folder.stat().st_uid != owner:
-                break
-            build_file = folder / MXTBUILD
-            if build_file.is_file():
-                # in a shared folder such as /tmp anybody could lay down a MXTBUILD above ours
-                if build_file.stat().st_uid != owner:
-                    break
-                found = folder
-                if begins_workspace(build_file):
-                    break
-            if os.path.lexists(folder / ".git"):
-                break
-        except OSError:
-            break
+    found = search_root(str(start))
     if found is None:
         raise UsageError(
             f"no {MXTBUILD} in {quoted(str(start))} or above it, so this is not a workspace",
             hint=f"make an empty one in your project's folder (touch {MXTBUILD}), or pass --workspace",
         )
-    return found
+    return Path(found)

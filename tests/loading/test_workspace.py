@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mxt.errors import UsageError
-from mxt.loading.workspace import begins_workspace, discover, find_workspace
+from mxt.loading.root import begins_workspace
+from mxt.loading.workspace import discover, find_workspace
 
 
 def make(root: Path, *paths: str) -> None:
