@@ -6,6 +6,7 @@ Each build runs in a process of its own, so that it begins as fresh as one from 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -54,7 +55,7 @@ def watch(args: Namespace, once: Callable[[Namespace, Seen], int]) -> int:
         try:
             changes = _wait(watched)
         except KeyboardInterrupt:
-            print("\nstopped watching" if sys.stderr.isatty() else "stopped watching", file=sys.stderr)
+            print("stopped watching", file=sys.stderr)
             return EXIT_OK
         more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
         print(f"changed: {', '.join(changes[:_SHOWN])}{more}", file=sys.stderr, flush=True)
@@ -156,11 +157,11 @@ def _looked_at(seen: Seen, began: int, own: set[tuple[int, int]]) -> dict[str, A
         session.loader.close()
     if graph is not None:
         paths.update(graph.read)
-    if built is not None:
+    if graph is not None and built is not None:
         for path, stat in built.looked_at.items():
             # looked at twice, with an edit between: no stat will do, so the next build looks properly
             paths[path] = stat if paths.setdefault(path, stat) == stat else UNSURE
-        return {"root": str(session.root), "paths": paths, "links": built.links}
+        return {"root": str(session.root), "paths": paths, "links": _links(session.root, graph) | built.links}
     tree = whole_workspace(session.root, [session.workspace.store, session.root / "mxt-out"])
     for path, stat in tree.items():
         if stat is not None and (stat[3], stat[4]) not in own:
@@ -168,14 +169,24 @@ def _looked_at(seen: Seen, began: int, own: set[tuple[int, int]]) -> dict[str, A
     return {"root": str(session.root), "paths": paths, "links": {}}
 
 
+def _links(root: Path, graph: ActionGraph) -> dict[str, str]:
+    """Where the results of targets lie, as they were left in mxt-out."""
+    from mxt.execution.build import out_place
+
+    found = {}
+    for target in graph.wanted():
+        place = out_place(target.label)
+        with contextlib.suppress(OSError):  # a folder of links, or nothing after a failure
+            found[place] = os.readlink(root / place)
+    return found
+
+
 def _own_files(args: Namespace) -> set[tuple[int, int]]:
     """(inode, device) of what this process and its builds write to."""
     found = set()
     for place in (1, 2, args.events, args.profile):
-        try:
+        with contextlib.suppress(OSError):
             if place is not None:
                 facts = os.stat(place)
                 found.add((facts.st_ino, facts.st_dev))
-        except OSError:
-            pass
     return found
