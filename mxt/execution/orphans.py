@@ -18,7 +18,7 @@ _adopting: bool | None = None
 
 def adopt() -> bool:
     """From now on orphans become children of this process; False where that cannot be had."""
-    global _adopting  # noqa: PLW0603 - a property of the process, as the kernel keeps it
+    global _adopting
     if _adopting is None:
         try:
             import ctypes

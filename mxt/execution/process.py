@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from mxt.execution.prepare import Layout
 from mxt.execution.orphans import adopt, mine, reap
+from mxt.execution.prepare import Layout
 from mxt.execution.warden import MARK, kill_marked
 
 
