@@ -21,7 +21,7 @@ COLOURS = """\
   --hit: #2f7d4f; --executed: #0b6bcb; --stale: #9a6700; --failed: #c4262e; --skipped: #8250a8;
   --waiting: #6e7781; --source: #6e7781; --series-1: #0b6bcb; --series-2: #c2571a; --series-3: #2f7d4f;
   --series-4: #8250a8; --series-5: #6e7781 }
-@media (prefers-color-scheme: dark) { :root { --paper: #14171b; --sheet: #1d2126; --ink: #e6e9ed;
+@media screen and (prefers-color-scheme: dark) { :root { --paper: #14171b; --sheet: #1d2126; --ink: #e6e9ed;
   --quiet: #9aa4af; --line: #363d46; --accent: #6cb2ff; --hit: #5bbf85; --executed: #5aa9ff; --stale: #dba63a;
   --failed: #ff7b75; --skipped: #c297e8; --waiting: #8b949e; --source: #8b949e; --series-1: #5aa9ff;
   --series-2: #f0935a; --series-3: #5bbf85; --series-4: #c297e8; --series-5: #9aa4af } }

@@ -30,7 +30,11 @@ details .scroll { max-height: 24rem; overflow: auto }
 .verdict p { margin: .25rem 0 0; font-size: .92rem; color: var(--quiet); max-width: none }
 .facts dl { margin: .3rem 0; grid-template-columns: minmax(0, max-content) minmax(0, 1fr); gap: .2rem 1rem }
 .problem { border-left: 3px solid var(--stale); padding-left: .7rem; overflow-wrap: anywhere }
-@media (max-width: 34rem) { th, td { padding-right: .7rem } }
+@media (max-width: 34rem) { th, td { padding-right: .7rem }
+  .facts dl { grid-template-columns: minmax(0, 11fr) minmax(0, 9fr) } }
+@media print { .panels { grid-template-columns: 1fr 1fr; gap: 0 1.5rem }
+  h2, h3, figcaption { break-after: avoid } .panel.facts { break-inside: avoid }
+  table { break-inside: auto } tr { break-inside: avoid } }
 """
 
 _DATA_ROWS = 100  # of a chart's data table

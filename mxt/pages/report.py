@@ -201,12 +201,12 @@ def _times(steps: Sequence[Step]) -> str:
         state = "executed" if ran else "hit"
         resumed = " resumed" if any(p.run is not None and p.run.resumed for p in parts) else ""
         cells = (
-            f'<td class="text">{escape(parts[0].stage)}</td><td>{escape(parts[0].mnemonic)}</td>'
-            f'<td class="number">{len(parts)}</td>'
+            f'<td class="text">{escape(parts[0].stage)}</td>'
             f'<td class="number">{"" if took is None else duration(took)}</td>'
             f'<td class="number">{size(sum(p.size for p in parts))}</td>'
-            f"<td>{escape(moment(began))}</td>"
+            f'<td class="number">{len(parts)}</td>'
             f'<td><span class="state {state}">{state}</span>{resumed}</td>'
+            f"<td>{escape(moment(began))}</td><td>{escape(parts[0].mnemonic)}</td>"
         )
         rows.append(f'<tr id="stage-{number}">{cells}</tr>\n')
     slowest = sorted(bars, key=lambda bar: -bar.value)[:_BARS]
@@ -214,7 +214,7 @@ def _times(steps: Sequence[Step]) -> str:
     if slowest and slowest[0].value > 0:
         title = "Time by stage" if len(bars) <= _BARS else f"Time of the {_BARS} slowest stages"
         figure = chart.bars(Bars(title, unit="seconds of work", bars=tuple(slowest)))
-    heads = ("stage", "what", "actions", "time", "results", "began", "in this build")
+    heads = ("stage", "time", "results", "actions", "in this build", "began", "what")
     head = "".join(
         f'<th scope="col"{_NUMBER if name in ("actions", "time", "results") else ""}>{name}</th>'
         for name in heads
