@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks._measure import MXT, PYTHON, REPOSITORY, Case, Result, in_turn, rows
+from benchmarks._measure import MXT, PYTHON, REPOSITORY, BenchmarkError, Case, Result, in_turn, rows, run
 from benchmarks._settings import Settings
 from benchmarks._worlds import Worlds
 
@@ -14,7 +14,7 @@ GOAL = 50
 
 def measure(settings: Settings, worlds: Worlds) -> Result:
     """`mxt --help` and its like, beside a bare interpreter and `ninja --version`, in turn."""
-    world = worlds.copies(settings.size(1_000, quick=10))
+    world = worlds.copies(settings.size(10_000, quick=10))
     mxtw = str(REPOSITORY / "mxtw")
     commands = {
         "mxt --help": [*MXT, "--help"],
@@ -22,8 +22,12 @@ def measure(settings: Settings, worlds: Worlds) -> Result:
         "mxt build --help": [*MXT, "build", "--help"],
         "mxtw --help": [mxtw, "--help"],
     }
-    if (REPOSITORY / "mxt/cli/completion.py").exists():
-        commands[f"completion of a label, {world.n:,} targets"] = [*MXT, *COMPLETE]
+    # what a shell asks at a press of Tab; it must answer, or its speed says nothing
+    complete = [*MXT, "complete", "build", "//:t1"]
+    if "//:t1" not in run(complete, world.root, world.env).out:
+        raise BenchmarkError("completion offers no label of a workspace that was built")
+    commands[f"completion of a label, {world.n:,} targets"] = complete
+    commands["completion of an option"] = [*MXT, "complete", "build", "--no"]
     cases = [Case(name, command, world.root, world.env) for name, command in commands.items()]
     cases.append(Case("python -c pass", [str(PYTHON), "-I", "-S", "-c", "pass"], Path("/"), world.env))
     if "ninja" in worlds.peers:
@@ -38,6 +42,3 @@ def measure(settings: Settings, worlds: Worlds) -> Result:
     return Result(
         "startup", settings.quick, found, {"interpreter": f"{sys.version_info[0]}.{sys.version_info[1]}"}
     )
-
-
-COMPLETE = ["completion", "--complete", "build", "//:t1"]

@@ -1,7 +1,20 @@
-"""Random edits to a random workspace: after each, the incremental result is what a clean build makes."""
+"""Random edits to a random workspace of 300 targets: after each, the build is what a clean build makes.
+
+After every edit each output's bytes are compared with what tests/e2e/soak_world.py computes, the receipt's
+subjects with those bytes, and the executed actions with those that have something new to read. Now and then, and
+at the end, a real build in an empty store must come to the same keys and bytes.
+
+    MXT_SOAK_EDITS=200 MXT_SOAK_SEED=7 .venv/bin/python -P -m pytest tests/e2e/test_soak.py -s
+
+MXT_SOAK_EDITS: how many edits (30). MXT_SOAK_SEED: which ones (by default one seed a test, always the same).
+MXT_SOAK_TARGETS: 300. A failure names the seed, the edit, and the command that makes it again.
+"""
 
 from __future__ import annotations
 
+import base64
+import copy
+import json
 import os
 import random
 import shutil
@@ -9,147 +22,185 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e import soak_edits
 from tests.e2e.conftest import Workspace, b3
+from tests.e2e.soak_edits import COMMANDS, LOSES, Edit
+from tests.e2e.soak_world import Source, Value, World
 
-PACKAGES = ("", "p", "p/q", "r")
-TARGETS = 40
+EDITS = int(os.environ.get("MXT_SOAK_EDITS", "30"))
+TARGETS = int(os.environ.get("MXT_SOAK_TARGETS", "300"))
+SEED = int(os.environ.get("MXT_SOAK_SEED", "1"))
 
 
-class World:
-    """A workspace of 40 genrules in four packages, and the model of what their outputs should be."""
+class Soak:
+    """A workspace on disk beside its model."""
 
-    def __init__(self, ws: Workspace, seed: int) -> None:
+    def __init__(self, ws: Workspace, world: World) -> None:
         self.ws = ws
-        self.random = random.Random(seed)
-        self.sources: dict[str, str] = {}
-        self.salt = ["" for _ in range(TARGETS)]
-        self.srcs: list[list[str]] = []
-        for package in PACKAGES:
-            for i in range(3):
-                self.sources[os.path.join(package, "src", f"{i}.txt")] = f"{package}{i}\n"
-        for i in range(TARGETS):
-            self.srcs.append(self.some_sources(i))
+        self.world = world
+        self.disk: dict[str, Source] = {}
+        # what actions of this store have read already: none of these has a reason to run
+        self.seen: set[object] = set()
+        # an edit threw results away, and no build has looked for them yet: a null build needs none
+        self.lost = False
+        (ws.root / "MXTBUILD").unlink()
+        self.disk = soak_edits.write(world, ws.root, {})
 
-    def some_sources(self, i: int) -> list[str]:
-        """Labels: earlier targets, files of the target's package, or its whole glob."""
-        chosen = [self.label(j) for j in self.random.sample(range(i), min(i, self.random.randint(0, 3)))]
-        kind = self.random.random()
-        if kind < 0.3 or not chosen:
-            chosen.append("src/0.txt")
-        elif kind < 0.45:
-            chosen.append("*")
-        return chosen
+    def make(self, edit: Edit) -> str:
+        """Make an edit, in the model and on the disk; in words."""
+        words = soak_edits.apply(edit, self.world, self.ws.root)
+        self.disk = soak_edits.write(self.world, self.ws.root, self.disk)
+        if edit.kind in LOSES:
+            self.seen.clear()
+            self.lost = True
+        return f"{edit.kind}: {words}"
 
-    def package(self, i: int) -> str:
-        return PACKAGES[i % len(PACKAGES)]
+    def build_and_compare(self, *options: str) -> None:
+        """Raises AssertionError for a wrong byte, or an action that ran without a reason."""
+        records = self.records()
+        result = self.ws.run("build", "//...", *options)
+        assert result.code == 0, result.err
+        expected = self.world.evaluate()
+        self.compare(expected)
+        ran: set[str] = set()
+        for name in self.records() - records:
+            self.lost = False
+            steps = json.loads((self.builds / name).read_bytes())["steps"]
+            ran |= {label for label, _, _, status, _ in steps if status == "executed"}
+        for target in self.world.targets.values():
+            if target.label in ran and expected[target.name].key in self.seen:
+                raise AssertionError(f"{target.label} ran again, and nothing that it reads was new")
+        if not self.lost:
+            self.seen.update(v.key for v in expected.values() if v.key is not None)
 
-    def label(self, i: int) -> str:
-        return f"//{self.package(i)}:t{i}"
+    @property
+    def builds(self) -> Path:
+        return self.ws.root / "cache/state/builds"
 
-    def write(self) -> None:
-        for package in PACKAGES:
-            folder = self.ws.root / package / "src"
-            folder.mkdir(parents=True, exist_ok=True)
-            for file in folder.iterdir():
-                if os.path.relpath(file, self.ws.root) not in self.sources:
-                    file.unlink()
-            rules = []
-            for i in range(TARGETS):
-                if self.package(i) == package:
-                    named = ", ".join(f'"{s}"' for s in self.srcs[i] if s != "*")
-                    globbed = ' + glob(["src/*"])' if "*" in self.srcs[i] else ""
-                    # every other target forgets most of what it reads: early cutoff has something to cut
-                    cmd = (
-                        "cat $(SRCS) > $$TMPDIR/all; head -c 3 $$TMPDIR/all > $@"
-                        if i % 2
-                        else "cat $(SRCS) > $@"
-                    )
-                    rules.append(
-                        f'genrule(name = "t{i}", outs = ["t{i}.out"], srcs = [{named}]{globbed}, '
-                        f'cmd = "{cmd}; echo {i}{self.salt[i]} >> $@")\n'
-                    )
-            self.put(os.path.join(package, "MXTBUILD"), "".join(rules))
-        for path, text in self.sources.items():
-            self.put(path, text)
+    def records(self) -> set[str]:
+        return set(os.listdir(self.builds)) if self.builds.is_dir() else set()
 
-    def put(self, path: str, text: str) -> None:
-        file = self.ws.root / path
-        if not file.exists() or file.read_text() != text:
-            file.write_text(text)
+    def compare(self, expected: dict[str, Value]) -> None:
+        """Every output of every target, byte by byte; and the receipt's subjects."""
+        out = self.ws.root / "mxt-out"
+        for target in self.world.actions():
+            place = out / target.package / target.name
+            found = {}
+            for folder, _, names in os.walk(place):
+                for name in names:
+                    file = Path(folder, name)
+                    executable = bool(file.stat().st_mode & 0o100)
+                    found[str(file.relative_to(place))] = (file.read_bytes(), executable)
+            wanted = expected[target.name].outputs
+            if found != wanted:
+                raise AssertionError(f"{target.label} made {_short(found)}, and not {_short(wanted)}")
+        envelope = json.loads((out / "release/receipt.dsse.json").read_bytes())
+        subjects = json.loads(base64.b64decode(envelope["payload"]))["subject"]
+        made = sorted(b3(data) for name in self.below() for data, _ in expected[name].outputs.values())
+        if sorted(s["digest"]["blake3"] for s in subjects) != made:
+            raise AssertionError("the receipt's subjects are not what was built")
 
-    def edit(self) -> str:
-        """One random change; says which."""
-        kind = self.random.choice(
-            ["source", "same size", "add", "remove", "cmd", "srcs", "touch", "out", "link", "undo"]
-        )
-        path = self.random.choice(sorted(self.sources))
-        i = self.random.randrange(TARGETS)
-        if kind == "source":
-            self.sources[path] += f"{self.random.random()}\n"
-        elif kind == "same size":
-            self.sources[path] = self.sources[path].swapcase()
-        elif kind == "add":
-            self.sources[os.path.join(self.package(i), "src", f"n{self.random.randrange(5)}.txt")] = "new\n"
-        elif kind == "remove" and not path.endswith("/0.txt") and path != "src/0.txt":
-            del self.sources[path]
-        elif kind == "cmd":
-            self.salt[i] += "x"
-        elif kind == "srcs":
-            self.srcs[i] = self.some_sources(i)
-        elif kind == "touch":
-            os.utime(self.ws.root / path)
-        elif kind in ("out", "link"):
-            link = self.ws.root / "mxt-out" / self.package(i) / f"t{i}"
-            if link.is_symlink():
-                real = Path(os.path.realpath(link))
-                link.unlink() if kind == "link" else shutil.rmtree(real, ignore_errors=True)
-        elif kind == "undo":
-            self.salt[i] = ""
-        return f"{kind} {path} {i}"
+    def below(self) -> set[str]:
+        """The names of the targets that the release is made of."""
+        found: set[str] = set()
+        waiting = list(self.world.members)
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                srcs = self.world.targets[name].srcs
+                waiting += [what for kind, what in srcs if kind in ("target", "output")]
+        return found
 
-    def expected(self) -> dict[str, str]:
-        """Output text by label, computed here."""
-        made: dict[str, str] = {}
-        for i in range(TARGETS):
-            read, seen = "", set()
-            for source in self.srcs[i]:
-                if source.startswith("//"):
-                    read += made[source]
-                    continue
-                folder = os.path.join(self.package(i), "src")
-                files = [f for f in sorted(self.sources) if os.path.dirname(f) == folder]
-                for file in files if source == "*" else [os.path.join(self.package(i), source)]:
-                    if file not in seen:
-                        seen.add(file)
-                        read += self.sources[file]
-            made[self.label(i)] = (read[:3] if i % 2 else read) + f"{i}{self.salt[i]}\n"
-        return made
+    def compare_with_clean(self, store: Path) -> None:
+        """The same workspace in an empty store: the same keys, and the same bytes."""
+        keys = self.keys()
+        clean = self.keys("--store", str(store))
+        if clean != keys:
+            differ = sorted(label for label in clean | keys if clean.get(label) != keys.get(label))
+            raise AssertionError(f"other keys than a clean build: {differ[:5]}")
+        self.compare(self.world.evaluate())
+        shutil.rmtree(store)
 
-    def found(self) -> dict[str, str]:
-        return {
-            self.label(i): self.ws.read(os.path.join("mxt-out", self.package(i), f"t{i}", f"t{i}.out"))
-            for i in range(TARGETS)
-        }
+    def keys(self, *options: str) -> dict[str, str]:
+        result = self.ws.build("//...", "--no-sandbox", *options)
+        return {e["label"]: e["key"] for e in result.events if e["event"] == "action_finished"}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_incremental_equals_clean(ws: Workspace, seed: int, tmp_path: Path) -> None:
-    world = World(ws, seed)
-    world.write()
-    ws.run("build", "//...")
-    for step in range(12):
-        done = [world.edit() for _ in range(world.random.randint(1, 3))]
-        world.write()
-        result = ws.run("build", "//...")
-        assert result.code == 0, (step, done, result.err)
-        assert world.found() == world.expected(), (step, done)
-        if world.random.random() < 0.3:
-            assert ws.run("build", "//...").out.startswith(("up to date", "  mxt-out")), (step, done)
-            assert world.found() == world.expected(), (step, done)
-    keys = {e["label"]: e["key"] for e in ws.build("//...").events if e["event"] == "action_finished"}
-    clean = ws.build("//...", "--store", str(tmp_path / "clean"))
-    assert {e["label"]: e["key"] for e in clean.events if e["event"] == "action_finished"} == keys
-    assert world.found() == world.expected()
-    assert {b3(t.encode()) for t in world.found().values()} == {
-        b3(t.encode()) for t in world.expected().values()
-    }
+def _short(outputs: dict[str, tuple[bytes, bool]]) -> str:
+    text = str({path: (data[-60:], executable) for path, (data, executable) in sorted(outputs.items())})
+    return text if len(text) < 400 else text[:400] + "..."
+
+
+def smallest(before: World, edit: Edit, tmp_path: Path) -> str:
+    """Whether the last edit alone, on a clean build of what was before it, goes wrong as well."""
+    soak = Soak(fresh(tmp_path / "alone"), before)
+    try:
+        soak.build_and_compare("--no-sandbox")
+    except AssertionError:
+        return "a clean build of the state before it goes wrong already"
+    try:
+        soak.make(edit)
+        soak.build_and_compare("--no-sandbox")
+    except AssertionError as error:
+        print(error)
+        return "it goes wrong alone, too, after a clean build of the state before it"
+    return "alone, after a clean build of the state before it, it goes well: the history matters"
+
+
+def fresh(root: Path) -> Workspace:
+    ws = Workspace(root, root.with_name(root.name + "-home"))
+    ws.write("MXTBUILD", "")
+    return ws
+
+
+@pytest.mark.slow
+def test_incremental_equals_clean(ws: Workspace, tmp_path: Path) -> None:
+    dice = random.Random(SEED)
+    soak = Soak(ws, World(SEED, TARGETS))
+    soak.build_and_compare("--no-sandbox")
+    history = []
+    for step in range(EDITS):
+        edit = soak_edits.choose(dice)
+        before = copy.deepcopy(soak.world)
+        words = "?"
+        try:
+            words = soak.make(edit)
+            history.append(words)
+            print(f"{step:>4}  {words}", flush=True)
+            for command in [COMMANDS[edit.kind]] if edit.kind in COMMANDS else []:
+                assert ws.run(*command).code == 0
+            soak.build_and_compare(*([] if dice.random() < 0.1 else ["--no-sandbox"]))
+            if dice.random() < 0.2:
+                again = ws.run("build", "//...", "--no-sandbox")
+                assert again.out.startswith("up to date: ") or "\nup to date: " in again.out, again.out
+                soak.compare(soak.world.evaluate())
+            if dice.random() < 0.03:
+                soak.compare_with_clean(tmp_path / "clean")
+        except AssertionError as error:
+            pytest.fail(
+                f"seed {SEED}, edit {step}: {words}\n{smallest(before, edit, tmp_path)}\n"
+                f"again: MXT_SOAK_SEED={SEED} MXT_SOAK_EDITS={step + 1} MXT_SOAK_TARGETS={TARGETS}"
+                " .venv/bin/python -P -m pytest -s tests/e2e/test_soak.py\n"
+                f"the last edits: {history[-5:]}\n{error}"
+            )
+    soak.compare_with_clean(tmp_path / "clean")
+    soak.build_and_compare("--no-sandbox")  # mxt-out leads into our own store again
+    verified = ws.run("verify", "//:release")
+    assert verified.code == 0, verified.out
+
+
+def test_the_evaluator_knows_a_change_when_it_sees_one(ws: Workspace) -> None:
+    """A soak that could not fail would prove nothing: an output that differs by one byte is found."""
+    soak = Soak(ws, World(3, 12))
+    soak.build_and_compare("--no-sandbox")
+    expected = soak.world.evaluate()
+    name = soak.world.actions()[0].name
+    path, (data, executable) = next(iter(expected[name].outputs.items()))
+    expected[name].outputs[path] = (data + b"x", executable)
+    with pytest.raises(AssertionError, match=soak.world.targets[name].label):
+        soak.compare(expected)
+    before = {v.key for v in soak.world.evaluate().values()}
+    for source in soak.world.sources.values():
+        source.text += "x"
+    assert before != {v.key for v in soak.world.evaluate().values()}
