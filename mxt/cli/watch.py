@@ -71,8 +71,8 @@ def _wait(watched: Watched) -> list[str]:
         print(line, file=sys.stderr, flush=True)
         return watched.wait()
     screen = Screen(sys.stderr)
-    screen.draw([], [line])
     try:
+        screen.draw([], [line])
         return watched.wait()
     finally:
         screen.draw([], [])
