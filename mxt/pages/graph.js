@@ -70,7 +70,7 @@
   function mark() {
     let bright = null;
     if (focused && selected >= 0) bright = new Set([...reach(selected, needs), ...reach(selected, readers)]);
-    if (only) bright = new Set(nodes.keys().filter((n) => nodes[n].state === only && (!bright || bright.has(n))));
+    if (only) bright = new Set([...nodes.keys()].filter((n) => nodes[n].state === only && (!bright || bright.has(n))));
     if (search.value) bright = new Set(matches.filter((n) => !bright || bright.has(n)));
     svg.classList.toggle("some", !!bright);
     boxes.forEach((b, n) => {
@@ -167,6 +167,10 @@
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && document.activeElement !== search) { event.preventDefault(); search.focus(); search.select(); }
+    if (event.key.startsWith("Arrow") && document.activeElement === document.body) {
+      event.preventDefault();
+      keys[event.key]();
+    }
     if (event.key === "Escape" && !frame.contains(document.activeElement)) {
       clear();
       boxes[0] && boxes[0].element.focus({ preventScroll: true });
@@ -258,7 +262,7 @@
   window.addEventListener("beforeprint", () => { svg.setAttribute("viewBox", `0 0 ${width} ${height}`); view.removeAttribute("transform"); svg.classList.remove("far"); });
   window.addEventListener("afterprint", () => { svg.removeAttribute("viewBox"); show(); });
 
-  fit(nodes.length <= 80 ? 0.62 : 0);
+  fit(nodes.length <= 80 ? 0.5 : 0);
   describe();
   mark();
   const asked = nodes.findIndex((node) => node.name === decodeURIComponent(location.hash.slice(1)));

@@ -12,7 +12,7 @@ from mxt.pages.picture import STATES, PictureNode, describe, svg
 _HELP = """<template id="help"><h2>Details</h2>
 <p class="quiet">Choose a box to see what it is, what it reads and who reads it; choose it again to see
 only what it belongs to.</p>
-<dl><dt><kbd>Tab</kbd></dt><dd>to the boxes</dd>
+<dl class="keys"><dt><kbd>Tab</kbd></dt><dd>to the boxes</dd>
 <dt><kbd>&larr;</kbd> <kbd>&uarr;</kbd> <kbd>&rarr;</kbd> <kbd>&darr;</kbd></dt><dd>to the next box</dd>
 <dt><kbd>Enter</kbd></dt><dd>only what it needs and what needs it</dd>
 <dt><kbd>/</kbd></dt><dd>search; <kbd>Enter</kbd> goes on</dd>

@@ -35,7 +35,7 @@ STYLE = """\
 .mxt-picture .caption { fill: var(--quiet); font-size: 11px }
 .mxt-picture .edge { fill: none; stroke: var(--quiet); stroke-opacity: .6; stroke-width: 1.3 }
 .mxt-picture .many { stroke-width: 2.6 }
-.mxt-picture .tip { fill: var(--quiet); fill-opacity: .8 }
+.mxt-picture .tip { fill: var(--quiet); fill: context-stroke }
 .mxt-picture a:focus-visible .box { stroke: var(--accent); stroke-width: 3 }
 @media print { .mxt-picture { --paper: #fff; --ink: #000 } }
 """

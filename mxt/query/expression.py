@@ -101,8 +101,9 @@ class Call:
 Expression = Word | Variable | Set | Chain | Let | Call
 
 # unquoted words as in Bazel; a '-' or '*' may stand inside one and not at its beginning
+_BLANK = re.compile(r"\s*")
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<quoted>"[^"]*"|'[^']*')
+    r"""(?:(?P<quoted>"[^"]*"|'[^']*')
     |(?P<variable>\$[A-Za-z_][A-Za-z0-9_]*)
     |(?P<word>[\w/@.:~\[\]%!#][\w/@.:~\[\]%!#*+=\-$]*?(?=[\s(),^'"]|[+=](?![\w/@.:~])|$))
     |(?P<sign>[(),+^=\-]))""",
@@ -124,10 +125,10 @@ def parse(text: str) -> Expression:
 
 def _tokens(text: str) -> list[Token]:
     found: list[Token] = []
+    end = len(text.rstrip())
     at = 0
-    while text[at:].strip():
-        match = _TOKEN.match(text, at)
-        begin = at + len(text[at:]) - len(text[at:].lstrip())
+    while (begin := _BLANK.match(text, at).end()) < end:  # type: ignore[union-attr]
+        match = _TOKEN.match(text, begin)
         if match is None:
             if text[begin] in "\"'":
                 fail(text, begin, "this quote is never closed")
@@ -144,7 +145,7 @@ def _tokens(text: str) -> list[Token]:
         else:
             found.append(Token("word" if group == "word" else word, word, begin))
         at = match.end()
-    return [*found, Token("end", "", len(text.rstrip()))]
+    return [*found, Token("end", "", end)]
 
 
 class _Parser:

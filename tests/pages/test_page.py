@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mxt.pages.page import escape, page, script_json
@@ -46,6 +46,7 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert not re.search(r"(src|href)=|@import|url\(|https?:", text)
 
 
+@settings(max_examples=30)
 @given(st.recursive(st.text() | st.integers() | st.none(), st.lists))
 def test_json_in_a_script_cannot_end_it(value: object) -> None:
     text = script_json(["</script><!--", value])
