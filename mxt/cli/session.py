@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mxt.errors import GraphError, MxtError, UsageError
+from mxt.loading.label_index import remember
 from mxt.loading.workspace import Workspace, find_workspace
 
 if TYPE_CHECKING:
@@ -112,10 +113,12 @@ class Session:
 
         analysis = Analysis(self.root, self, self.definition, self.slices, hash_bytes)
         try:
-            return analysis.analyse(labels)
+            graph = analysis.analyse(labels)
         except MxtError as error:
             self._show_line(error)
             raise
+        remember(self.workspace.store, str(self.root), {n: p.targets for n, p in self._loaded.items()})
+        return graph
 
     def _show_line(self, error: MxtError) -> None:
         """Add the line that an error of analysis is about; loading has done so for its own."""
