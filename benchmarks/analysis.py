@@ -18,7 +18,7 @@ from benchmarks._measure import (
     say,
 )
 from benchmarks._settings import Settings
-from benchmarks._worlds import Worlds
+from benchmarks._worlds import BUILD, Worlds
 
 GOAL = 800
 
@@ -83,5 +83,5 @@ def measure(settings: Settings, worlds: Worlds) -> Result:
         notes.append(f"the phases could not be told apart: {str(error).splitlines()[-1]}")
     found += [plain_row(f"of which {name}", "mxt", n, took) for name, took in laps.items()]
     # the world is as it was: the next build finds everything, and remembers it
-    run([*MXT, "build", "//...", "--no-sandbox"], world.root, world.env)
+    run(BUILD, world.root, world.env)
     return Result("analysis", settings.quick, found, notes=notes)

@@ -6,16 +6,15 @@ Noticed means: after the next build every output is what a build from nothing wo
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks._measure import MXT, BenchmarkError, Result, Row, run, say
+from benchmarks._measure import BenchmarkError, Result, Row, run, say
 from benchmarks._peers import quiet_dvc
 from benchmarks._settings import Settings
-from benchmarks._worlds import Worlds, peer_command
+from benchmarks._worlds import BUILD, Worlds, peer_command
 
 GREETING = "GREETING"
 
@@ -135,8 +134,7 @@ def _mxt(worlds: Worlds) -> Little:
         'cmd = "echo $$GREETING > $@", platform = ":here")\n'
     )
     outputs = {name: f"mxt-out/{name}/{name}.txt" for name in ("leaf", "list", "greeting")}
-    command = [*MXT, "build", "//...", *([] if shutil.which("bwrap") else ["--no-sandbox"])]
-    return Little("mxt", root, command, dict(worlds.env), outputs)
+    return Little("mxt", root, BUILD, dict(worlds.env), outputs)
 
 
 def _ninja(worlds: Worlds) -> Little:

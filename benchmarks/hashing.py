@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks._measure import MXT, BenchmarkError, Case, Result, Row, in_turn, plain_row, rows, run, say
 from benchmarks._peers import b3sum
 from benchmarks._settings import Settings
-from benchmarks._worlds import Worlds
+from benchmarks._worlds import BUILD, Worlds
 
 BLOCK = 1 << 20  # small: this program's own memory is the floor of what it measures
 
@@ -77,8 +77,8 @@ def _source_folder(settings: Settings, worlds: Worlds, count: int, reference: st
     found = rows(f"hash {count:,} files of 4 KiB", count, in_turn(cases, settings.runs(5)), goal_ms=600)
     again = Case("mxt", plan, root, worlds.env)
     found += rows(f"look again at {count:,} files", count, in_turn([again], settings.runs(7)), goal_ms=200)
-    run([*MXT, "build", "//...", "--no-sandbox"], root, worlds.env)
-    null = Case("mxt", [*MXT, "build", "//...", "--no-sandbox"], root, worlds.env)
+    null = Case("mxt", BUILD, root, worlds.env)
+    run(BUILD, root, worlds.env)
     found += rows(
         f"null build over {count:,} files", count, in_turn([null], settings.runs(7), warm=2), goal_ms=200
     )

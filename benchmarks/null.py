@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks._measure import MXT, Case, Result, Row, in_turn, rows, say
+from benchmarks._measure import Case, Result, Row, in_turn, rows, say
 from benchmarks._settings import Settings
-from benchmarks._worlds import Worlds
+from benchmarks._worlds import BUILD, Worlds
 
 SIZES = (10, 1_000, 10_000, 100_000)
 GOALS = {10: 40, 1_000: 60, 10_000: 150, 100_000: 700}
@@ -18,7 +18,7 @@ def measure(settings: Settings, worlds: Worlds) -> Result:
     limits = {**LIMITS, **settings.limits}
     for n in settings.sizes(SIZES, quick=(10, 100)):
         world = worlds.copies(n)
-        mxt = Case("mxt", [*MXT, "build", "//...", "--no-sandbox"], world.root, world.env)
+        mxt = Case("mxt", BUILD, world.root, world.env)
         fast = [mxt, *(world.peer("ninja") for t in ["ninja"] if t in worlds.peers and n <= limits[t])]
         say(f"  null builds of {n:,}")
         # two rounds warm up: the first may hash again what was written a moment ago, and remembers it

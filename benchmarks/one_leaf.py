@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks._measure import MXT, Case, Result, Row, Sample, plain_row, rows, run
+from benchmarks._measure import Case, Result, Row, Sample, plain_row, rows, run
 from benchmarks._settings import Settings
-from benchmarks._worlds import World, Worlds
+from benchmarks._worlds import BUILD, World, Worlds
 
 GOAL = 200
 
@@ -22,7 +22,7 @@ def measure(settings: Settings, worlds: Worlds) -> Result:
     def edit(root: Path, number: int) -> None:
         (root / f"src/{(number * 7919 + 13) % n}.txt").write_text(f"edit {number} of {root.name}\n")
 
-    cases = [Case("mxt", [*MXT, "build", "//...", "--no-sandbox"], world.root, world.env)]
+    cases = [Case("mxt", BUILD, world.root, world.env)]
     if "ninja" in worlds.peers:
         cases.append(world.peer("ninja"))
     samples: dict[str, list[Sample]] = {case.tool: [] for case in cases}

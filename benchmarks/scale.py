@@ -7,7 +7,7 @@ import shutil
 from benchmarks import _chart
 from benchmarks._measure import MXT, REPOSITORY, Case, Result, Row, exponent, in_turn, rows, run, say
 from benchmarks._settings import Settings
-from benchmarks._worlds import Worlds
+from benchmarks._worlds import BUILD, Worlds
 from benchmarks.hashing import write_many
 
 TARGETS = (10, 100, 1_000, 10_000, 100_000)
@@ -42,7 +42,7 @@ def measure(settings: Settings, worlds: Worlds) -> Result:
 def _targets(settings: Settings, worlds: Worlds, n: int) -> list[Row]:
     world = worlds.copies(n)
     say(f"  {n:,} targets")
-    null = Case("mxt", [*MXT, "build", "//...", "--no-sandbox"], world.root, world.env)
+    null = Case("mxt", BUILD, world.root, world.env)
     found = rows("null build, by targets", n, in_turn([null], settings.runs(5), warm=2))
     cold = Case(
         "mxt",
@@ -68,7 +68,7 @@ def _files(settings: Settings, worlds: Worlds, n: int) -> list[Row]:
     runs = 1 if n >= 1_000_000 else settings.runs(3)
     found = rows("hash a source folder, by files", n, in_turn([first], runs, warm=0))
     # sandboxed where there is one: without it the action would run on a copy of every file
-    build = [*MXT, "build", "//...", *([] if shutil.which("bwrap") else ["--no-sandbox"])]
+    build = BUILD
     null = Case("mxt", build, root, worlds.env)
     found += rows("null build, by files", n, in_turn([null], settings.runs(5), warm=2))
     shutil.rmtree(root)
