@@ -32,7 +32,7 @@ functions:
   allpaths(A, B)  somepath(A, B)   what lies between, one shortest path
   kind(REGEX, X)  filter(REGEX, X)  attr(NAME, REGEX, X)    kept if the regex is found in
                                its kind, label, attribute (a list is "[a, b]", True is "1",
-                               a dotted name reaches into dictionaries: attr(recipe.train.lr, ...))
+                               a dotted name reaches into dictionaries: attr(config.train.lr, ...))
   labels(ATTRIBUTE, X)         what an attribute names
   tests(X)                     tests in X, and those that bundles in X group
   some(X[, COUNT])             the first by name

@@ -182,12 +182,13 @@ def _bundles(
         if not target.members:
             continue
         members = [made[str(i)].picture for i in graph.below(target)]
+        # what another member needs is in the picture already: lines from all would cover it
+        below = graph.below(target)
+        read = {str(d) for i in below for d in graph.actions[i].dependencies}
         for member in target.members:
             inner = graph.targets[member]
-            if inner.members:
-                edges[member, target.label] = None
-            else:
-                edges.update(((str(i), target.label), None) for i in graph.below(inner))
+            ends = [member] if inner.members else [str(i) for i in graph.below(inner) if str(i) not in read]
+            edges.update(((end, target.label), None) for end in ends)
         states = {m.state for m in members}
         state = next((s for s in ("failed", "skipped", "stale", "waiting", "executed") if s in states), "hit")
         state = "stale" if state == "waiting" and states & {"hit", "executed"} else state
