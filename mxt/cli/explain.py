@@ -1,8 +1,9 @@
-"""mxt explain: why a target would run, or why it last did."""
+"""mxt explain: why a target would run, or why it last did; what changed between builds or receipts."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from mxt.action.action import ActionId, SliceRef, SourceRef
@@ -10,7 +11,7 @@ from mxt.action.explain import Change
 from mxt.cli.options import add_labels, add_workspace
 from mxt.cli.session import Session
 from mxt.cli.terminal import paint, plural
-from mxt.errors import EXIT_OK
+from mxt.errors import EXIT_OK, UsageError
 from mxt.execution.forecast import Forecast, forecast, last_change
 from mxt.execution.runner import Runner
 
@@ -18,22 +19,45 @@ EXAMPLES = """
 examples:
   mxt explain //recipes:tiny_sft_lora          what would run, and why
   mxt explain //recipes:tiny_sft_lora.train    one stage, or its last change
+  mxt explain --between last~1 last            what changed from one build to the next
+  mxt explain //recipes:tiny_sft_lora --between 3f9a 77c1    the same for one target, builds by identity
+  mxt explain A/receipt.dsse.json B/receipt.dsse.json        where two receipts part, also a colleague's
+
+'mxt log --builds' lists the builds: last is the newest, last~1 the one before, others go by their identity
+or its beginning. What changed only because something that it reads changed is listed apart.
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_labels(parser)
+    add_labels(parser, required=False)
+    parser.add_argument(
+        "--between", nargs=2, metavar=("OLD", "NEW"), help="compare two builds: last~1, last, or an identity"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object, complete")
     add_workspace(parser)
 
 
 def run(args: Namespace) -> int:
     import sys
 
+    from mxt.cli.explain_between import explain_builds, explain_receipts, receipt_path, refuse_mixture
+
+    paths = [receipt_path(text) for text in args.labels]
+    if any(paths):
+        refuse_mixture(args, paths)
+        return explain_receipts([path for path in paths if path is not None], args)
+    if args.between:
+        return explain_builds(args)
+    if not args.labels:
+        raise UsageError("nothing to explain", hint="name a target, or two builds with --between")
     session = Session(args)
     session.make_folders()
     graph = session.analyse(session.resolve(args.labels))
     runner = session.runner(graph)
     plan = forecast(graph, runner)
+    if args.json:
+        _print_json(plan)
+        return EXIT_OK
     pending = [f for f in plan if f.status != "cached"]
     for item in pending:
         later = "" if item.status == "run" else " (after what it reads)"
@@ -73,6 +97,23 @@ def _show_last(identity: ActionId, runner: Runner) -> None:
     print(f"{identity} last changed {when}")
     for change in last[1]:
         print(f"  {describe(change, {})}")
+
+
+def _print_json(plan: Sequence[Forecast]) -> None:
+    import json
+
+    actions = [
+        {
+            "label": item.action.id.label,
+            "action": item.action.id.name,
+            "status": item.status,
+            "key": item.key,
+            "changes": [change._asdict() for change in item.changes],
+            "waits": {name: str(maker) for name, maker in item.waits.items()},
+        }
+        for item in plan
+    ]
+    print(json.dumps({"v": 1, "actions": actions}, indent=2, ensure_ascii=False))
 
 
 def describe(change: Change, sources: dict[str, str]) -> str:

@@ -1,0 +1,205 @@
+"""mxt log --history: every run of an action that this store knows, failed ones too."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mxt.action.action import ActionId
+from mxt.action.explain import Change, compare
+from mxt.cli.cells import pad, shorten
+from mxt.cli.log_builds import all_records, local_time
+from mxt.cli.terminal import duration
+from mxt.errors import StoreError
+from mxt.store.measure import run_time
+
+if TYPE_CHECKING:
+    from mxt.execution.build_record import BuildRecord
+    from mxt.store.realisation import RunRecord
+    from mxt.store.store import Store
+
+_WIDE = 110
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. number: from 1, the oldest. wall_s: seconds, None where not known. folder: of its evidence,
+    which may be gone. build: the identity of its build, "" if not known.
+
+    status: ok, failed, interrupted, running, or unfinished (failed or interrupted, no record says which).
+    """
+
+    number: int
+    name: str
+    started: str
+    status: str
+    wall_s: float | None
+    key: str
+    why: tuple[Change, ...]
+    folder: Path
+    machine: dict[str, Any]
+    sandbox: str
+    resumed: bool
+    build: str
+
+    @property
+    def reason(self) -> str:
+        """Why it ran, in a few words: what changed, by field."""
+        return ", ".join(change.field or change.new for change in self.why)
+
+    def form(self) -> dict[str, Any]:
+        return {
+            "run": self.number,
+            "name": self.name,
+            "started": self.started,
+            "status": self.status,
+            "wall_s": self.wall_s,
+            "key": self.key,
+            "why": [change._asdict() for change in self.why],
+            "machine": self.machine,
+            "sandbox": self.sandbox,
+            "resumed": self.resumed,
+            "build": self.build,
+            "evidence": self.folder.is_dir(),
+        }
+
+
+def runs_of(store: Store, identity: ActionId) -> list[Run]:
+    """All runs of an action, oldest first."""
+    builds, _ = all_records(store.layout.state)
+    remembered = store.history.history(identity.label, identity.name)
+    keys = dict.fromkeys(entry.key for entry in remembered)
+    for record in builds:
+        for step in record.steps:
+            if step.key and (step.label, step.action) == identity:
+                keys[step.key] = None
+    keys.update(dict.fromkeys(_attempted(store, identity)))
+    found: list[tuple[str, str, RunRecord | None]] = []
+    for key in keys:
+        known = {run.name: run for run in store.actions.runs(key)}
+        names = known.keys() | _folders(store.layout.evidence(key))
+        for name in names:
+            run = known.get(name)
+            if run is None or (run.label, run.action) == identity:
+                found.append((name, key, run))
+    times = [(entry.time, entry.key) for entry in remembered]
+    out = []
+    for number, (name, key, run) in enumerate(sorted(found, key=lambda item: item[:2]), 1):
+        began = run_time(name)
+        status, wall_s, build = _ending(store, identity, key, began, run, builds)
+        out.append(
+            Run(
+                number=number,
+                name=name,
+                started=run.started if run else _iso(began),
+                status=status,
+                wall_s=wall_s,
+                key=key,
+                why=tuple(_why(store, key, began, times)),
+                folder=store.layout.evidence(key, name),
+                machine=dict(run.machine) if run else {},
+                sandbox=run.sandbox if run else "",
+                resumed=run.resumed if run else False,
+                build=build,
+            )
+        )
+    return out
+
+
+def _attempted(store: Store, identity: ActionId) -> list[str]:
+    """The key of the last attempt: of one that no build finished, it is the only trace."""
+    from mxt.execution.attempts import read_attempt
+
+    path = read_attempt(store.layout.state / "attempts.log", identity)
+    return [path.parent.name] if path is not None and path.is_dir() else []
+
+
+def _folders(folder: Path) -> set[str]:
+    try:
+        return {entry.name for entry in os.scandir(folder) if entry.is_dir()}
+    except OSError:
+        return set()
+
+
+def _ending(
+    store: Store,
+    identity: ActionId,
+    key: str,
+    began: float,
+    run: RunRecord | None,
+    builds: Sequence[BuildRecord],
+) -> tuple[str, float | None, str]:
+    """Status, seconds and build of a run; a build's record tells how one ended that left no record itself."""
+    status, wall_s, build = "unfinished", None, ""
+    for record in builds:
+        start = datetime.fromisoformat(record.began).timestamp()
+        if not start - 0.5 <= began <= start + record.wall_s + 0.5:
+            continue
+        for step in record.steps:
+            if (step.label, step.action, step.key) == (*identity, key):
+                build = record.identity
+                if step.status in ("failed", "interrupted"):
+                    status, wall_s = step.status, step.wall_s
+    if run is not None:
+        return "ok", float(run.wall_s), build
+    if not build and _is_locked(store, key):
+        status = "running"
+    return status, wall_s, build
+
+
+def _is_locked(store: Store, key: str) -> bool:
+    if not store.layout.lock(key).exists():
+        return False
+    try:
+        lock = store.locks.acquire(key, timeout_s=0)
+    except StoreError:
+        return False
+    if lock is not None:
+        lock.release()
+    return lock is None
+
+
+def _why(store: Store, key: str, began: float, times: Sequence[tuple[float, str]]) -> list[Change]:
+    """The form of a run's key against that of the key which the action had before it."""
+    before = [known for when, known in times if when <= began]
+    if not before:
+        return [Change("", "", "never built here")]
+    if before[-1] == key:
+        return [Change("", "", "its outputs were missing or damaged")]
+    try:
+        old, new = (json.loads(store.cas.read(one)) for one in (before[-1], key))
+    except (StoreError, ValueError):
+        return [Change("", "", "a form is no longer kept")]
+    return compare(old, new)
+
+
+def _iso(seconds: float) -> str:
+    return (
+        datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if seconds
+        else ""
+    )
+
+
+def history_table(runs: Sequence[Run], columns: int) -> Iterator[str]:
+    """A line a run, newest first; the machine and the sandbox where there is room for them."""
+    wide = columns >= _WIDE
+    digits = max(2, len(str(len(runs))))
+    extra = f"{'sandbox':<10}  {'machine':<24}  " if wide else ""
+    yield f"{'#':>{digits}}  {'began':<16}  {'took':>9}  {'status':<11}  {'key':<8}  {extra}why"
+    for run in reversed(runs):
+        took = "" if run.wall_s is None else duration(run.wall_s)
+        status = "ok, resumed" if run.resumed and run.status == "ok" else run.status
+        line = (
+            f"{run.number:>{digits}}  {pad(local_time(run.started), 16)}  {took:>9}  {status:<11}  "
+            f"{run.key[:8]}  "
+        )
+        if wide:
+            cpu = shorten(str(run.machine.get("cpu", "")), 24)
+            line += f"{shorten(run.sandbox, 10):<10}  {pad(cpu, 24)}  "
+        yield line + shorten(run.reason, columns - len(line))
