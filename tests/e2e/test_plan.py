@@ -11,6 +11,7 @@ import pytest
 
 from mxt.receipt.receipt import subject_digests
 from tests.e2e.conftest import Workspace, b3
+from tests.e2e.pipeline import copied
 
 MACRO = """
     def recipe(name, size, speed = 1):
@@ -81,15 +82,24 @@ def write(ws: Workspace) -> Workspace:
     return ws
 
 
-@pytest.fixture
-def plans(ws: Workspace) -> Workspace:
-    return write(ws)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Nothing built; nobody may change it."""
+    folder = tmp_path_factory.mktemp("written")
+    return write(Workspace(folder / "work space", folder / "home"))
+
+
+@pytest.fixture(scope="module")
+def built(written: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """All built; nobody may change it: `made` is a copy to work on."""
+    ws = copied(written, tmp_path_factory.mktemp("built") / "work space")
+    ws.build("//p:all")
+    return ws
 
 
 @pytest.fixture
-def made(plans: Workspace) -> Workspace:
-    plans.build("//p:all")
-    return plans
+def made(built: Workspace, tmp_path: Path) -> Workspace:
+    return copied(built, tmp_path / "work space")
 
 
 def when_away(text: str) -> str:
@@ -126,17 +136,17 @@ measured
 """
 
 
-def test_show(made: Workspace) -> None:
+def test_show(built: Workspace) -> None:
     for label in (A, f"{A}.probe"):
-        assert when_away(made.run("plan", "show", label).out) == SHOWN
-    narrow = when_away(made.run("plan", "show", A, env={"COLUMNS": "36"}).out).splitlines()
+        assert when_away(built.run("plan", "show", label).out) == SHOWN
+    narrow = when_away(built.run("plan", "show", A, env={"COLUMNS": "36"}).out).splitlines()
     assert "    (1 figure more in a wider terminal, or with --json)" in narrow
     assert "  * fast/1       1.5 ms       12" in narrow
     assert "    odd/3, odd/5: 3 does not divide" in narrow
-    told = json.loads(made.run("plan", "show", A, "--json").out)
+    told = json.loads(built.run("plan", "show", A, "--json").out)
     assert told["origin"] == "measured"
     assert told["plan"]["decisions"] == {"pieces": 2, "way": "fast"}
-    assert told["digest"] == b3((made.output("p/a.probe") / "plan.json").read_bytes())
+    assert told["digest"] == b3((built.output("p/a.probe") / "plan.json").read_bytes())
     assert told["evidence"]["candidates"][0]["candidate"] == "fast/1"
 
 
@@ -188,12 +198,12 @@ def test_diff(made: Workspace) -> None:
         assert (result.code, result.out.splitlines()[-1]) == (0, "the same plan, byte for byte"), result.err
 
 
-def test_a_build_with_several_plans_must_be_told_which(made: Workspace) -> None:
+def test_a_build_with_several_plans_must_be_told_which(built: Workspace) -> None:
     assert re.fullmatch(
         r"error: build [0-9a-f]{16} used 2 plans: //p:a\.probe, //p:b\.probe\n  hint: choose one: last@LABEL\n",
-        fails(made, "show", "last", code=2),
+        fails(built, "show", "last", code=2),
     )
-    assert made.run("plan", "show", "last@//p:b").out.splitlines()[3:5] == ["  pieces  2", "  way     roomy"]
+    assert built.run("plan", "show", "last@//p:b").out.splitlines()[3:5] == ["  pieces  2", "  way     roomy"]
 
 
 def test_pinned_it_replaces_the_probe_and_nothing_runs(made: Workspace) -> None:
@@ -279,8 +289,8 @@ def test_a_plan_from_elsewhere_must_fit(made: Workspace, tmp_path: Path) -> None
         (("show", "//p:nothing"), 1, "error: no target or file '//p:nothing'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_said(plans: Workspace, args: tuple[str, ...], code: int, said: str) -> None:
-    assert fails(plans, *args, code=code).startswith(said)
+def test_what_cannot_be_said(written: Workspace, args: tuple[str, ...], code: int, said: str) -> None:
+    assert fails(written, *args, code=code).startswith(said)
 
 
 def test_a_macro_that_takes_no_plan_leaves_none(made: Workspace) -> None:
