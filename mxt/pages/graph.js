@@ -146,11 +146,18 @@
   const keys = {
     ArrowLeft: () => towards(-1, 0), ArrowRight: () => towards(1, 0),
     ArrowUp: () => towards(0, -1), ArrowDown: () => towards(0, 1),
-    Enter: () => { if (selected >= 0) { focused = !focused; mark(); } },
+    Enter: focus,
     " ": () => keys.Enter(),
     Escape: clear,
     "+": () => zoom(1.3), "=": () => zoom(1.3), "-": () => zoom(1 / 1.3), 0: () => fit(),
   };
+  // what belongs to the selected box, whatever was searched for before
+  function focus() {
+    if (selected < 0) return;
+    focused = !focused;
+    search.value = "";
+    look();
+  }
   function clear() {
     focused = false;
     only = "";
@@ -245,7 +252,7 @@
       const node = event.target.closest(".node");
       if (!node) { clear(); return; }
       const n = +node.dataset.n;
-      if (n === selected) { focused = !focused; mark(); }
+      if (n === selected) focus();
       else select(n, true);
     });
   frame.addEventListener("mousedown", (event) => event.preventDefault());
