@@ -78,6 +78,10 @@ def write(ws: Workspace) -> Workspace:
     ws.write("p/MXTBUILD", 'load("recipe.mxt", "recipe")\nrecipe("a", 4)\nrecipe("b", 40)\n')
     ws.write("rules/measure.py", PROBE)
     ws.write("rules/use.py", USE)
+    return trusted(ws)
+
+
+def trusted(ws: Workspace) -> Workspace:
     assert ws.run("trust").code == 0
     return ws
 
@@ -92,14 +96,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 @pytest.fixture(scope="module")
 def built(written: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """All built; nobody may change it: `made` is a copy to work on."""
-    ws = copied(written, tmp_path_factory.mktemp("built") / "work space")
+    ws = trusted(copied(written, tmp_path_factory.mktemp("built") / "work space"))
     ws.build("//p:all")
     return ws
 
 
 @pytest.fixture
 def made(built: Workspace, tmp_path: Path) -> Workspace:
-    return copied(built, tmp_path / "work space")
+    return trusted(copied(built, tmp_path / "work space"))
 
 
 def when_away(text: str) -> str:
