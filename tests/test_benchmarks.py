@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks._chart import curves
-from benchmarks._measure import Row, exponent, load_result
-from benchmarks._table import detail, summary
+from benchmarks._measure import BenchmarkError, Row, exponent, load_result
+from benchmarks._table import BEGIN, END, detail, summary, write_between
 from benchmarks.main import BENCHMARKS
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -90,6 +90,19 @@ def test_a_summary_says_what_was_missed() -> None:
         "| null build, 10 | 40 ms | 41 ms (missed) | ninja 2 ms (20.5 x its time) |"
     ]
     assert "| x | 1 | mxt | 1 ms |" in detail(Result("null", False, rows))
+
+
+def test_tables_are_written_between_their_marks_and_nowhere_else(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    begin, end = BEGIN.format(what="all --write"), END
+    page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    write_between(page, "all --write", r"new \1")
+    assert page.read_text() == f"before\n{begin}\nnew \\1\n{end}\nafter\n"
+    page.write_text("nothing\n")
+    with pytest.raises(BenchmarkError, match=r"page\.md has no place for the figures"):
+        write_between(page, "all --write", "new")
+    for name in ("README.md", "docs/performance.md"):
+        assert (REPOSITORY / name).read_text().count(begin) == 1, name
 
 
 def test_a_chart_is_whole_and_the_same_each_time() -> None:
