@@ -118,7 +118,7 @@ class Read:
 def read_panels(data: bytes) -> Read:
     """Panels and problems of the bytes of a panels.json; raises nothing."""
     if len(data) > MAX_BYTES:
-        return Read(problems=(f"{FILE} has {len(data)} bytes; at most {MAX_BYTES} are read",))
+        return Read(problems=(f"{FILE} is larger than the {MAX_BYTES >> 20} MiB that are read",))
     try:
         forms = json.loads(data)
     except (ValueError, RecursionError) as error:

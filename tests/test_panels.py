@@ -83,7 +83,7 @@ def test_a_panel_that_cannot_be_shown_is_named_and_the_others_are_shown(form: ob
         (b"{}", "panels.json is no list of panels"),
         (b"\xff\xfe", "panels.json is no JSON"),
         (b"[1" + b"0" * 5000 + b"]", "panels.json is no JSON"),
-        (b" " * (panels.MAX_BYTES + 1), "panels.json has 16777217 bytes; at most 16777216 are read"),
+        (b" " * (panels.MAX_BYTES + 1), "panels.json is larger than the 16 MiB that are read"),
     ],
 )
 def test_a_file_that_is_none(data: bytes, problem: str) -> None:

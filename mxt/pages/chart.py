@@ -41,7 +41,7 @@ _ROW = 36  # pixels of a bar with its label
 _GROUP = 26  # pixels of a group's heading
 _DASHES = ("", "7 4", "2 4", "9 3 2 3", "4 2")  # so that curves can be told without colour
 _DOTS = 40  # points at most that are marked each
-_NAME = 46  # characters of a bar's name that fit beside its value on a phone
+_ROOM = 50  # characters that fit on a line of a phone
 
 
 def number(value: float) -> str:
@@ -109,7 +109,7 @@ def curves(panel: Lines) -> str:
         parts.append(f'<line class="grid" x1="{place}" x2="{place}" y1="0" y2="100%"/>')
         parts.append(f'<text x="{place}" y="100%" dy="18" text-anchor="middle">{_tick(x, x_ticks)}</text>')
     if panel.x_label:
-        label = escape(panel.x_label)
+        label = escape(_cut(panel.x_label))
         parts.append(f'<text x="50%" y="100%" dy="36" text-anchor="middle">{label}</text>')
     inner = []
     for place_in_list, ys in enumerate(panel.series.values()):
@@ -211,10 +211,11 @@ def _bar(bar: Bar, top: int, across: Callable[[float], str]) -> str:
     left, right = across(start), across(end)
     width = f"{float(right[:-1]) - float(left[:-1]):.2f}%"
     kind = "bar marked" if bar.marked else "bar"
-    said = bar.text or value_with_error(bar)
+    said = _cut(bar.text or value_with_error(bar), _ROOM // 2)
+    name = _cut(bar.name, _ROOM - 2 - len(said))
     middle = top + 25
     parts = [
-        f'<text class="name" x="0" y="{top + 14}">{escape(_cut(bar.name))}</text>',
+        f'<text class="name" x="0" y="{top + 14}">{escape(name)}</text>',
         f'<text x="100%" y="{top + 14}" text-anchor="end">{escape(said)}</text>',
         f'<rect class="{kind}" x="{left}" y="{top + 19}" width="{width}" height="12" rx="2"/>',
     ]
@@ -246,8 +247,8 @@ def describe_bars(panel: Bars) -> str:
     return f"{panel.title}{unit}: {'; '.join(shown)}{more}"
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
+def _cut(name: str, room: int = _ROOM) -> str:
+    return name if len(name) <= room else f"{name[: room - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _tick(value: float, among: Sequence[float]) -> str:

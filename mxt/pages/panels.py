@@ -13,6 +13,7 @@ STYLE = """\
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr));
   gap: 0 2.5rem; align-items: start }
 .panel { margin: 0 0 .8rem; min-width: 0 }
+h2, h3, dt, figcaption, summary, .contents { overflow-wrap: anywhere }
 .panel.wide { grid-column: 1 / -1 }
 .panel h3 { margin-bottom: .3rem }
 .panel .of { font-weight: 400; color: var(--quiet); font-size: .85rem }
@@ -33,6 +34,7 @@ details .scroll { max-height: 24rem; overflow: auto }
 @media (max-width: 34rem) { th, td { padding-right: .7rem }
   .facts dl { grid-template-columns: minmax(0, 11fr) minmax(0, 9fr) } }
 @media print { .panels { grid-template-columns: 1fr 1fr; gap: 0 1.5rem }
+  th { white-space: normal; overflow-wrap: anywhere } td.text { min-width: 0 }
   h2, h3, figcaption { break-after: avoid } .panel.facts { break-inside: avoid }
   table { break-inside: auto } tr { break-inside: avoid } }
 """

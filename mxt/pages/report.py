@@ -37,7 +37,7 @@ html { scroll-behavior: smooth }
 @media print { .picture > svg { max-width: 100%; height: auto } .contents { display: none }
   a { color: inherit; text-decoration: none }
   .scroll { overflow: visible } details .scroll { max-height: none } }
-.times td { white-space: nowrap }
+@media screen { .times td { white-space: nowrap } }
 """
 
 
