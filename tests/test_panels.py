@@ -149,6 +149,17 @@ def test_a_stage_adds_panels_in_order(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+def test_the_panels_of_the_documentation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[1] / "docs/write-a-rule.md").read_text("utf-8")
+    code = text.partition("## Panels")[2].partition("```python\n")[2].partition("```")[0]
+    names = {"run": Run(evidence=tmp_path), "minutes": [0, 1], "inside": [20, 80], "wall": [20, None]}
+    exec(code, names)  # what the page tells authors to write
+    found = read_panels((tmp_path / "panels.json").read_bytes())
+    assert [type(panel) for panel in found.panels] == [Verdict, Lines, Bars, Table, Facts]
+    assert found.problems == ()
+    assert capsys.readouterr().err == ""
+
+
 def test_a_panel_that_cannot_be_shown_costs_no_result(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
