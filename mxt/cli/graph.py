@@ -8,7 +8,6 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mxt.cli.options import add_labels, add_workspace
-from mxt.cli.session import Session
 from mxt.cli.terminal import plural
 from mxt.errors import EXIT_OK, StoreError, UsageError
 
@@ -48,6 +47,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     kind = _kind(args.output)
+    from mxt.cli.session import Session
+
     session = Session(args)
     session.make_folders()
     graph = session.analyse(session.resolve(args.labels, keep_manual=True))
@@ -110,6 +111,8 @@ def _write(path: Path, text: str) -> None:
     """Aside, then renamed: a browser that reloads never sees a part."""
     if path.is_dir():
         raise UsageError(f"'{path}' is a folder", hint="name a file with --output")
+    if path.is_symlink():
+        raise UsageError(f"'{path}' is a link, as results of targets are", hint="name a file with --output")
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         aside.write_text(text, encoding="utf-8")

@@ -289,6 +289,10 @@ class _Net:
         rows: list[list[int]] = [[] for _ in range(max(self.layer) + 1)]
         for n, layer in enumerate(self.layer):
             rows[layer].append(n)
+        # a mirrored order crosses as little: take the one that people know from the files
+        pairs = [(row[i - 1], row[i]) for row in rows for i in range(1, len(row)) if row[i] < self.count]
+        if sum(order[a] > order[b] for a, b in pairs) * 2 > len(pairs):
+            order = [-x for x in order]
         beside: list[list[int]] = [[] for _ in self.layer]
         for a, b in self.steps:
             beside[a].append(b)
@@ -304,7 +308,7 @@ class _Net:
             [(m, 8.0 if dummy[n] and dummy[m] else 1.0 if dummy[n] or dummy[m] else 3.0) for m in found]
             for n, found in enumerate(beside)
         ]
-        for sweep in range(24):
+        for sweep in range(24 if len(self.layer) < 4000 else 8):
             for row in rows if sweep % 2 else reversed(rows):
                 wish = [
                     sum(centres[m] * pull for m, pull in pulls[n]) / sum(pull for _, pull in pulls[n])

@@ -73,6 +73,17 @@ def test_few_and_unlike_ones_do_not() -> None:
     assert lay_out(dict.fromkeys(names, (196.0, 44.0)), edges).frames == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_given_order_is_kept_where_it_costs_nothing(seed: int) -> None:
+    """Three pipelines beside each other stand as they were named, whatever the order of the edges."""
+    edges = [(f"raw{i}", f"shard{i}") for i in range(3)] + [(f"shard{i}", "all") for i in range(3)]
+    random.Random(seed).shuffle(edges)
+    names = [f"{kind}{i}" for i in range(3) for kind in ("raw", "shard")]
+    places = lay_out(dict.fromkeys([*names, "all"], (196.0, 44.0)), edges).nodes
+    for kind in ("raw", "shard"):
+        assert places[f"{kind}0"] < places[f"{kind}1"] < places[f"{kind}2"]
+
+
 def test_nothing_and_cycles() -> None:
     assert lay_out({}, []).nodes == {}
     with pytest.raises(ValueError, match="cycle"):
