@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH, HEIGHT = 720, 460
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 44, 112
+LEFT, RIGHT, TOP, BOTTOM = 72, 40, 52, 112
 # told apart without colour, too: each has its own mark
 COLOURS = ("#2f6fde", "#c2410c", "#15803d", "#7c3aed", "#b45309", "#0e7490")
 STYLE = """<style>
@@ -50,7 +50,7 @@ def curves(title: str, x: str, y: str, series: Mapping[str, Sequence[tuple[float
     out.append(
         f'<text x="{(LEFT + right) / 2:.0f}" y="{bottom + 38}" text-anchor="middle">{escape(x)}</text>'
     )
-    out.append(f'<text x="{LEFT - 52}" y="{TOP - 8}">{escape(y)}</text>')
+    out.append(f'<text x="{LEFT - 6}" y="{TOP - 10}" text-anchor="end">{escape(y)}</text>')
     # what linear looks like: through the largest point of all
     biggest = max(points)
     low = max(10.0**x0, biggest[0] * 10.0**y0 / biggest[1])

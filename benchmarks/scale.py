@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 
 from benchmarks import _chart
 from benchmarks._measure import MXT, REPOSITORY, Case, Result, Row, exponent, in_turn, rows, run, say
@@ -31,12 +32,14 @@ def measure(settings: Settings, worlds: Worlds) -> Result:
         floor = min(t for _, t in points)
         grown = [(n, t - floor) for n, t in points if t > 2 * floor]
         facts[f"exponent: {name}"] = round(exponent(grown), 2) if len(grown) > 1 else None
-    if not settings.quick:
-        PICTURE.write_text(
-            _chart.curves("Cost by size", "targets, or files in a source folder", "milliseconds", series),
-            encoding="utf-8",
-        )
+    if not settings.quick and settings.largest >= FILES[-1]:
+        PICTURE.write_text(picture(series), encoding="utf-8")
     return Result("scale", settings.quick, found, facts)
+
+
+def picture(series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """The curves as an SVG."""
+    return _chart.curves("Cost by size", "targets, or files in a source folder", "ms", series)
 
 
 def _targets(settings: Settings, worlds: Worlds, n: int) -> list[Row]:
