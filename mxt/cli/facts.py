@@ -60,16 +60,18 @@ def _parts(report: Mapping[str, Any]) -> list[tuple[int, str]]:
     return parts
 
 
-def bar(report: Mapping[str, Any], width: int) -> str:
+def bar(report: Mapping[str, Any], width: int, bars: str = "━─") -> str:
     """How far a stage is, in that many cells; "" where that is unknown or there is no room."""
     step, of = report.get("step"), report.get("of")
     if not isinstance(step, (int, float)) or not isinstance(of, (int, float)) or of <= 0 or width < 6:
         return ""
     full = int(max(0.0, min(1.0, step / of)) * width)
-    return "━" * full + "─" * (width - full)
+    return bars[0] * full + bars[1] * (width - full)
 
 
-def action_line(name: str, report: Mapping[str, Any], elapsed_s: float, columns: int) -> str:
+def action_line(
+    name: str, report: Mapping[str, Any], elapsed_s: float, columns: int, bars: str = "━─"
+) -> str:
     """An action that runs, in at most `columns` cells: its figures before a long label's beginning."""
     if columns < 24:
         return shorten(f"  {name}", columns, keep_end=True)
@@ -79,7 +81,7 @@ def action_line(name: str, report: Mapping[str, Any], elapsed_s: float, columns:
     room = columns - width_of(text) - 4
     head = f"  {shorten(name, room, keep_end=True)}{_GAP}"
     free = columns - width_of(head) - width_of(text) - len(_GAP)
-    drawn = bar(report, min(24, free))
+    drawn = bar(report, min(24, free), bars)
     return f"{head}{drawn}{_GAP if drawn else ''}{text}"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mxt.cli.facts import action_line, facts, printable, short_change
-from mxt.cli.screen import Screen
+from mxt.cli.screen import Screen, bars_of
 from mxt.cli.terminal import duration, paint, warning
 
 __all__ = ["Progress", "live_wanted", "short_change"]
@@ -54,6 +54,7 @@ class Progress:
         self._drawn = 0.0
         self._lasting: list[str] = []
         self._screen = Screen(sys.stderr) if live_wanted() else None
+        self._bars = bars_of(sys.stderr)
         self._open = False
 
     # ---- events -------------------------------------------------------------------------------
@@ -169,7 +170,8 @@ class Progress:
             if number == rows - 1 and len(self._running) > rows:
                 lines.append(f"  and {len(self._running) - number} more")
                 break
-            lines.append(action_line(running.name, running.report, now - running.began, columns))
+            elapsed_s = now - running.began
+            lines.append(action_line(running.name, running.report, elapsed_s, columns, self._bars))
         lines.append(self._state(now, columns))
         return lines
 

@@ -7,15 +7,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import IO
+from typing import TextIO
 
 from mxt.cli.cells import crop, width_of
+
+
+def writable(text: str, stream: TextIO) -> str:
+    """text as the stream will write it: what its encoding lacks is escaped now, so its width is known."""
+    if text.isascii():
+        return text
+    encoding = stream.encoding or "ascii"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def bars_of(stream: TextIO) -> str:
+    """Two characters: of a bar's done and undone part."""
+    return "━─" if writable("━─", stream) == "━─" else "#."
 
 
 class Screen:
     """A block of at most as many lines as the terminal shows; its cursor rests on the line below."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._drawn: list[int] = []
 
@@ -31,7 +44,7 @@ class Screen:
         """Print lines that stay, then the block in place of the last one; one write, so nothing flickers."""
         columns, lines = self.size()
         # the last column stays empty: some terminals wrap as soon as it is taken
-        shown = [crop(line, columns - 1) for line in block[-max(1, lines - 1) :]]
+        shown = [crop(writable(line, self._stream), columns - 1) for line in block[-max(1, lines - 1) :]]
         text = self._erase(columns)
         text += "".join(f"{line}\n" for line in lasting)
         text += "".join(f"{line}\n" for line in shown)

@@ -143,6 +143,13 @@ def test_a_log_gets_what_matters(ws: Workspace) -> None:
     assert all("(params.cmd: " in line for line in every if line.startswith("  running"))
 
 
+def test_a_terminal_without_unicode(talking: Workspace) -> None:
+    done = in_terminal(talking, 120, "build", "//:t", env={"PYTHONIOENCODING": "latin-1:backslashreplace"})
+    assert running(done, "3/6")[0] == (
+        "  //:t  ############............  training  3/6  loss 2.25  12.3k tokens/s  reading  T left"
+    )
+
+
 @pytest.mark.parametrize("variable", ["CI", "TERM", "NO_COLOR"])
 def test_terminals_that_do_not_draw(talking: Workspace, variable: str) -> None:
     value = {"CI": "true", "TERM": "dumb", "NO_COLOR": "1"}[variable]
