@@ -142,7 +142,7 @@ def rows(
                 round(statistics.median(s.cpu_s for s in found) * 1e3, 2),
                 round(max(s.peak_mib for s in found), 1),
                 goal_ms if tool == "mxt" else None,
-                round(statistics.median(pairs), 2) if pairs and tool != "mxt" else None,
+                round(statistics.median(pairs), 5) if pairs and tool != "mxt" else None,
                 note if tool == "mxt" else "",
             )
         )

@@ -22,7 +22,7 @@ def detail(result: Result) -> str:
     ]
     for row in result.rows:
         peak = f"{row.peak_mib:.0f} MiB" if row.peak_mib else ""
-        ratio = f"{row.ratio:.3g} x" if row.ratio else ""
+        ratio = f"{row.ratio:.3g} x" if row.ratio is not None else ""
         tool = f"{row.tool} ({row.note})" if row.note else row.tool
         lines.append(
             f"| {row.case} | {f'{row.n:,}' if row.n else ''} | {tool} | {ms(row.wall_ms)} | {ms(row.cpu_ms)} "

@@ -88,10 +88,12 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
         "--snakemake-to", type=int, default=1_000, metavar="N", help="null builds up to (default: 1000)"
     )
     parser.add_argument(
-        "--dvc-to", type=int, default=100, metavar="N", help="null builds up to (default: 100)"
+        "--dvc-to", type=int, default=1_000, metavar="N", help="null builds up to (default: 1000)"
     )
     parser.add_argument(
-        "--work", metavar="DIR", help="where to build (default: a temporary folder; deleted after)"
+        "--work",
+        metavar="DIR",
+        help="where to build (default: a temporary folder); DIR stays, and serves again",
     )
     parser.add_argument("--out", metavar="DIR", help="where figures go (default: benchmarks/results)")
     parser.add_argument(
