@@ -126,11 +126,12 @@ def _chosen(session: Session, identity: ActionId, args: Namespace) -> Path:
     from mxt.cli.log_history import runs_of
 
     runs = runs_of(session.store, identity)
-    if args.run > len(runs):
+    number: int = args.run
+    if number > len(runs):
         raise GraphError(
-            f"'{identity}' has {plural(len(runs), 'run')}, not {args.run}", hint="--history lists them"
+            f"'{identity}' has {plural(len(runs), 'run')}, not {number}", hint="--history lists them"
         )
-    run = runs[args.run - 1]
+    run = runs[number - 1]
     took = "" if run.wall_s is None else f", {duration(run.wall_s)}"
     resumed = ", resumed" if run.resumed else ""
     head = (

@@ -30,27 +30,24 @@ def adopt() -> bool:
     return _adopting
 
 
-def suspects() -> list[int]:
-    """Processes among which what an action left running is found."""
+def orphans() -> list[int] | None:
+    """Children that nobody waits for, as their parents have ended; None where that cannot be known."""
     if adopt():
         try:
             with open(_children_file(), "rb") as file:
-                return [int(pid) for pid in file.read().split()]
+                return [pid for pid in map(int, file.read().split()) if pid not in mine]
         except OSError:
             pass
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return None
 
 
-def reap() -> None:
-    """Bury orphans that have ended, lest they fill the table of processes."""
-    if not adopt():
-        return
-    for pid in suspects():
-        if pid not in mine:
-            try:
-                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
-            except ChildProcessError:
-                pass
+def bury(pids: list[int]) -> None:
+    """Wait for those that have ended, lest they fill the table of processes."""
+    for pid in pids:
+        try:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+        except ChildProcessError:
+            pass
 
 
 def _children_file() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from mxt.execution.sandbox import (
 )
 
 STAGING_THRESHOLD = 64
+_SMALL = 1 << 20  # bytes
 _BASE_ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LC_ALL": "C.UTF-8",
@@ -92,11 +94,14 @@ def prepare(
     """Lay out an action below root, an empty folder. places: where each input lies, by input name."""
     bwrap = bubblewrap() if sandboxed else None
     outputs = root / "outputs"
-    made = outputs / action.outputs_at if bwrap is None else outputs
-    made.mkdir(parents=True)
+    folders = Folders(root)
+    folders.make("outputs")
+    place = "outputs" if bwrap else f"outputs/{action.outputs_at}"
+    made = root / place
+    folders.make(place)
     for output in action.outputs:
-        folder = made / output.path
-        (folder if output.kind == "dir" else folder.parent).mkdir(parents=True, exist_ok=True)
+        path = f"{place}/{output.path}"
+        folders.make(path if output.kind == "dir" else path.rpartition("/")[0])
     base = EXEC_ROOT if bwrap else str(outputs)
     env = _environment(action, PRIVATE_TMP if bwrap else str(root / "tmp"))
     shared = [("evidence", evidence), ("progress", progress), ("accelerants", accelerants)]
@@ -113,9 +118,10 @@ def prepare(
                 host = _cut(item.ref, host, staged / f"{len(read_only)}")
             read_only.append((str(host), f"{EXEC_ROOT}/{item.path}"))
     else:
-        stage = staged if bwrap else outputs
+        stage = "inputs" if bwrap else "outputs"
         for item in action.inputs:
-            _copy(item.ref, places[item.name], stage / item.path)
+            folders.make(f"{stage}/{item.path}".rpartition("/")[0])
+            _copy(item.ref, places[item.name], root / stage / item.path)
         if bwrap:
             read_only.append((str(staged), EXEC_ROOT))
             (staged / action.outputs_at).mkdir(parents=True, exist_ok=True)
@@ -150,7 +156,7 @@ def prepare(
     reports = action.entry != "genrule"
     private = (str(workspace), EXEC_ROOT if bwrap else str(outputs))
     if bwrap is None:
-        (root / "tmp" / "home").mkdir(parents=True)
+        folders.make("tmp/home")
         return Layout(argv, env, str(outputs), root, made, "none", private, base, origins, reports)
     writable = [(str(outputs), f"{EXEC_ROOT}/{action.outputs_at}")]
     writable += [(str(p), inside[n]) for n, p in shared if p]
@@ -237,8 +243,27 @@ def _cut(ref: SliceRef, source: Path, folder: Path) -> Path:
     return target
 
 
+class Folders:
+    """Makes folders below a fresh one, each once: from the top, without asking what is there."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+        self._made = {""}
+
+    def make(self, path: str) -> None:
+        """path: relative to the root, with no ".." in it."""
+        if path in self._made:
+            return
+        self.make(path.rpartition("/")[0])
+        try:
+            os.mkdir(f"{self._root}/{path}")
+        except FileExistsError:  # in a folder that is an input itself
+            pass
+        self._made.add(path)
+
+
 def _copy(ref: object, source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """Bytes and mode, as the key has them; the time of a source is in no key and is not handed on."""
     if isinstance(ref, SliceRef):
         cut = _cut(ref, source, target.parent / f".{target.name}.cut")
         cut.rename(target)
@@ -246,7 +271,15 @@ def _copy(ref: object, source: Path, target: Path) -> None:
     elif source.is_dir():
         shutil.copytree(source, target, symlinks=True)
     else:
-        shutil.copy2(source, target)
+        with open(source, "rb") as reader:
+            facts = os.fstat(reader.fileno())
+            if facts.st_size <= _SMALL:
+                with open(target, "xb", buffering=0) as writer:
+                    writer.write(reader.read())
+            else:
+                shutil.copyfile(source, target)
+        if facts.st_mode & stat.S_IXUSR:
+            os.chmod(target, 0o755)  # noqa: S103 - what an executable of the user's own has
 
 
 def engine_folder() -> str:

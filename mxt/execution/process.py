@@ -9,13 +9,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from mxt.execution.orphans import adopt, mine, reap
+from mxt.execution.orphans import adopt, mine
 from mxt.execution.prepare import Layout
-from mxt.execution.warden import MARK, kill_marked
+from mxt.execution.warden import MARK, end_orphans
 
 
 class Process:
-    """Started at once. pidfd becomes readable when it ends, reports when it has something to say.
+    """Started at once. pidfd becomes readable when it ends, reports (-1: never) when it speaks.
 
     The child leads its own session, so Ctrl-C in the terminal reaches mxt alone, which decides.
     As long as any of its processes lives, lock_fd is held and nobody else can take the key.
@@ -25,8 +25,9 @@ class Process:
     def __init__(self, layout: Layout, log: Path, lock_fd: int | None, mark: str) -> None:
         if layout.sandbox == "none":
             adopt()
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(reader, False)
+        reader, writer = os.pipe2(os.O_CLOEXEC) if layout.reports else (-1, -1)
+        if layout.reports:
+            os.set_blocking(reader, False)
         log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
         argv = layout.argv
         if layout.sandbox != "none" and lock_fd is not None:
@@ -45,10 +46,12 @@ class Process:
                 umask=0o022,
             )
         except BaseException:
-            os.close(reader)
+            if layout.reports:
+                os.close(reader)
             raise
         finally:
-            os.close(writer)
+            if layout.reports:
+                os.close(writer)
             os.close(log_fd)
         self.pid = self._popen.pid
         mine.add(self.pid)
@@ -56,13 +59,15 @@ class Process:
         self.reports = reader
         self.error: dict[str, str] | None = None
         self.crash = ""
-        self.silent = False  # nobody holds the other end any more
+        self.silent = not layout.reports  # nobody holds the other end (any more)
         self._buffer = b""
         # a sandbox ends with its first process and takes all others along
         self._mark = mark if layout.sandbox == "none" else ""
 
     def read_reports(self) -> list[dict[str, Any]]:
         """What the action has said since the last call; errors are kept in `error` and `crash`."""
+        if self.reports < 0:
+            return []
         for _ in range(64):  # whoever writes without end must not keep the scheduler here
             try:
                 chunk = os.read(self.reports, 65536)
@@ -97,10 +102,10 @@ class Process:
         self.kill(signal.SIGKILL)
         mine.discard(self.pid)
         if self._mark:
-            kill_marked(self._mark)
-            reap()
+            end_orphans(self._mark)
         os.close(self.pidfd)
-        os.close(self.reports)
+        if self.reports >= 0:
+            os.close(self.reports)
         return status
 
     def kill(self, sign: signal.Signals) -> None:

@@ -18,7 +18,7 @@ from mxt.action.action import Action, ActionId, OutputRef, SliceRef, SourceRef
 from mxt.action.explain import Change, compare
 from mxt.action.key import InputDigest, Key, action_form, action_key
 from mxt.errors import ActionError, MxtError, PlatformError, StageError, StoreError
-from mxt.execution.attempts import write_attempt
+from mxt.execution.attempts import Attempts
 from mxt.execution.environment import Environments
 from mxt.execution.harvest import check_outputs, check_private, make_readable, take
 from mxt.execution.machine import gpu_count, machine_facts
@@ -88,6 +88,7 @@ class Runner:
         self._warn = warn
         self._warden: Warden | None = None
         self._sweeper: Sweeper | None = None
+        self._attempts: Attempts | None = None
         self._results: dict[ActionId, Found] = {}
 
     # ---- finding --------------------------------------------------------------------------------
@@ -215,7 +216,8 @@ class Runner:
         own_accelerants = action.accelerants and action.accelerants_from is None
         accelerants = layout_paths.accelerants(key) if own_accelerants else None
         resumed = progress is not None and _has_progress(progress)
-        for folder in (evidence, progress, accelerants):
+        _make_evidence(evidence)
+        for folder in (progress, accelerants):
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
         self._store.cas.put(key, found.key.form)
@@ -237,8 +239,10 @@ class Runner:
         if self._warden is None:
             self._warden = Warden()
             self._sweeper = Sweeper()
+        if self._attempts is None:
+            self._attempts = Attempts(layout_paths.state / "attempts.log")
         log = evidence / "log.txt"
-        write_attempt(layout_paths.state / "attempts", action.id, evidence)
+        self._attempts.note(action.id, evidence)
         process = Process(layout, log, lock.fd, self._warden.next_mark())
         toolchain = action.toolchain or "host"
         return Started(found, layout, process, lock, evidence, log, now, run, resumed, toolchain)
@@ -294,6 +298,9 @@ class Runner:
         if self._sweeper is not None:
             self._sweeper.close()
             self._sweeper = None
+        if self._attempts is not None:
+            self._attempts.close()
+            self._attempts = None
 
     # ---- taking outputs -----------------------------------------------------------------------------
 
@@ -409,6 +416,18 @@ class Runner:
             where=str(error.filename or ""),
             hint="check free space and permissions",
         )
+
+
+def _make_evidence(folder: Path) -> None:
+    """A folder of a fresh name, in its key's, which is mostly new as well."""
+    path = os.fspath(folder)
+    try:
+        os.mkdir(os.path.dirname(path))
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.mkdir(path)
 
 
 def _translate(text: str, layout: Layout) -> str:

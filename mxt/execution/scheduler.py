@@ -114,6 +114,7 @@ class Scheduler:
         self._order = {identity: n for n, identity in enumerate(self._steps)}
         self._blocked: list[ActionId] = []
         self._running: dict[ActionId, Step] = {}
+        self._harvesting: dict[ActionId, Step] = {}
         self._left = len(self._steps)
         self._errors: list[MxtError] = []
         self._stopping = False
@@ -218,14 +219,14 @@ class Scheduler:
         """Highest priority first; smaller ones may pass one that does not fit, unless it is exclusive."""
         held: list[tuple[float, int, ActionId]] = []
         while self._queue and self._interrupts == self._signals:
-            if len(self._running) >= self._limits.jobs and not self._stopping:
+            if not self._stopping and self._full(-self._queue[0][0]):
                 break  # nothing can fit: 10,000 that wait are not looked at one by one
             entry = heapq.heappop(self._queue)
             identity = entry[2]
             if self._stopping:
                 self._end(identity, State.INTERRUPTED if self._interrupts else State.SKIPPED)
                 continue
-            if not self._fits(self._steps[identity].action):
+            if not self._fits(self._steps[identity]):
                 held.append(entry)
                 if self._steps[identity].action.exclusive:
                     break
@@ -234,8 +235,11 @@ class Scheduler:
         for entry in held:
             heapq.heappush(self._queue, entry)
 
-    def _fits(self, action: Action) -> bool:
-        active = [s.action for s in self._running.values()]
+    def _fits(self, step: Step) -> bool:
+        action = step.action
+        active = [s.action for s in self._running.values()] + self._kept(step.priority)
+        if action.exclusive and self._harvesting:
+            return False  # hashing occupies cores as well
         if not active:
             return True  # alone it always may: a declared need above this machine's size is not a dead end
         if action.exclusive or any(a.exclusive for a in active) or len(active) >= self._limits.jobs:
@@ -245,6 +249,20 @@ class Scheduler:
             and sum(a.memory_mb for a in active) + action.memory_mb <= self._limits.memory_mb
             and sum(a.gpus for a in active) + action.gpus <= self._limits.gpus
         )
+
+    def _full(self, priority: float) -> bool:
+        """Whether no action of this priority or a lower one can start, however small it is."""
+        if len(self._harvesting) > 2 * self._limits.jobs:
+            return True
+        return len(self._running) + len(self._kept(priority)) >= self._limits.jobs
+
+    def _kept(self, priority: float) -> list[Action]:
+        """Actions whose outputs are taken in, and whose place a consumer of higher priority will want."""
+        return [
+            step.action
+            for identity, step in self._harvesting.items()
+            if any(self._steps[c].priority > priority for c in self._consumers[identity])
+        ]
 
     def _start(self, identity: ActionId) -> None:
         step = self._steps[identity]
@@ -281,7 +299,8 @@ class Scheduler:
         step.began = time.monotonic()
         self._running[identity] = step
         self._selector.register(step.process.pidfd, selectors.EVENT_READ, ("exit", identity))
-        self._selector.register(step.process.reports, selectors.EVENT_READ, ("report", identity))
+        if not step.process.silent:
+            self._selector.register(step.process.reports, selectors.EVENT_READ, ("report", identity))
         self._events.emit(
             "action_started",
             label=identity.label,
@@ -334,6 +353,8 @@ class Scheduler:
                 self._fail(identity, error)
             return
         step.state = State.HARVESTING
+        # what it occupied is free: the next one starts while its outputs are taken in
+        self._harvesting[identity] = self._running.pop(identity)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
                 max_workers=max(2, os.cpu_count() or 2), thread_name_prefix="harvest"
@@ -353,7 +374,7 @@ class Scheduler:
         step = self._steps[identity]
         assert step.started is not None
         assert step.found is not None
-        del self._running[identity]
+        del self._harvesting[identity]
         try:
             step.found = step.found._replace(realisation=future.result())
         except MxtError as error:
@@ -402,7 +423,7 @@ class Scheduler:
             mnemonic=step.action.mnemonic,
             key=step.found.key.digest if step.found else None,
             status=step.status,
-            wall_s=round(step.wall_s, 3),
+            wall_s=int(step.wall_s * 1000) / 1000,
             reason=[c._asdict() for c in step.reason],
             **({"error": str(step.error)} if step.error else {}),
         )

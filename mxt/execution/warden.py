@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 
-from mxt.execution.orphans import mine, suspects
+from mxt.execution.orphans import bury, mine, orphans
 
 MARK = "MXT_ACTION"
+_TRIES = 2000
 
 
 class Warden:
@@ -55,22 +55,30 @@ class Warden:
             pass
 
 
-def everyone() -> list[int]:
-    """All processes that can be seen."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+def end_orphans(mark: str) -> None:
+    """Kill what an action that has ended left running, and bury what has ended by itself."""
+    for _ in range(_TRIES):
+        pids = orphans()
+        if pids is None:
+            kill_marked(mark)
+            return
+        if not pids:
+            return
+        needle = f"{MARK}={mark}".encode()
+        found = [pid for pid in pids if _kill_if_marked(pid, needle)]
+        bury(pids)
+        if not found:
+            return
+        time.sleep(0.001)  # the children of one that was killed come to us now
 
 
-def kill_marked(mark: str, among: Callable[[], list[int]] = suspects) -> None:
-    """Kill every process of this user that bears the mark, or one that begins so if it ends in a dot.
-
-    among: the processes to look at; asked again until none of them bears the mark, as the children of one
-    that was killed may have come to us.
-    """
+def kill_marked(mark: str) -> None:
+    """Kill every process of this user that bears the mark, or one that begins so if it ends in a dot."""
     needle = f"{MARK}={mark}".encode()
     for _ in range(200):
         found = False
-        for pid in among():
-            if _kill_if_marked(pid, needle):
+        for name in os.listdir("/proc"):
+            if name.isdigit() and _kill_if_marked(int(name), needle):
                 found = True
         if not found:
             return
@@ -110,9 +118,9 @@ def _watch(reader: int, ready: int, build: str) -> None:
         os.write(ready, b"r")
         os.close(ready)
         if not os.read(reader, 1):
-            kill_marked(f"{build}.", everyone)
+            kill_marked(f"{build}.")
             # an action that mxt was just starting has no environment of its own yet
             time.sleep(0.1)
-            kill_marked(f"{build}.", everyone)
+            kill_marked(f"{build}.")
     finally:
         os._exit(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -60,6 +61,8 @@ class Analysis:
         digest: Callable[[bytes], str],
     ) -> None:
         self.root = root
+        self._root_text = str(root)
+        self._real_folders: dict[str, str] = {}
         self._real_root = os.path.realpath(root).rstrip("/") + "/"
         self.graph = ActionGraph()
         self._packages = packages
@@ -123,7 +126,7 @@ class Analysis:
                     )
                 raw = self._find(label)
                 if raw is None:
-                    self._handles[label] = (self._source(label),)
+                    self._source(label)
                     continue
                 dependencies = self._dependencies(label, raw)
                 on_path[label] = None
@@ -182,17 +185,20 @@ class Analysis:
 
     def _source(self, label: str) -> Handle:
         """A label that is no target is a file or folder of its package."""
+        if label in self._handles:
+            return self._handles[label][0]
         package, _, name = label.rpartition(":")
         folder = package[2:]
         path = f"{folder}/{name}" if folder else name
-        full = self.root / path
-        if not full.exists():
+        try:
+            mode = os.stat(f"{self._root_text}/{path}").st_mode
+        except (OSError, ValueError):
             loaded = self._package(package)
             names = [*loaded.targets, *self._generated_files(package, loaded)]
             raise GraphError(
                 f"no target or file '{label}'{did_you_mean(name, names)}",
                 hint=f"targets of //{folder}: {_some(names)}" if names else f"//{folder} has no targets",
-            )
+            ) from None
         self._must_be_inside(path)
         parts = name.split("/")
         for i in range(1, len(parts)):
@@ -202,11 +208,21 @@ class Analysis:
                     f"'{label}' reaches into the package '//{below}'",
                     hint=f"write '//{below}:{'/'.join(parts[i:])}'",
                 )
-        return Handle(basename(path), path, "dir" if full.is_dir() else "file", SourceRef(path))
+        handle = Handle(basename(path), path, "dir" if stat.S_ISDIR(mode) else "file", SourceRef(path))
+        self._handles[label] = (handle,)
+        return handle
 
     def _must_be_inside(self, path: str) -> None:
         """Raises GraphError for a link that leads out of the workspace."""
-        if not os.path.realpath(self.root / path).startswith(self._real_root):
+        full = f"{self._root_text}/{path}"
+        if os.path.islink(full):
+            real = os.path.realpath(full)
+        else:
+            folder, _, name = full.rpartition("/")
+            if folder not in self._real_folders:
+                self._real_folders[folder] = os.path.realpath(folder)
+            real = f"{self._real_folders[folder]}/{name}"
+        if not real.startswith(self._real_root):
             raise GraphError(
                 f"'{path}' is a link that leads out of the workspace", hint="copy the file into the workspace"
             )

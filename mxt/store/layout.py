@@ -27,6 +27,7 @@ class Layout:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(os.path.abspath(root))
         self.text = str(self.root)
+        self._tmp_made = False
 
     def blob(self, digest: str, executable: bool = False) -> str:
         """cas/ab/<digest>, with .x for the executable inode. Text, as this is the hot path."""
@@ -84,13 +85,14 @@ class Layout:
         return self.root / "quarantine"
 
     def temporary(self, suffix: str = "") -> str:
-        """A fresh path in tmp/, unique across processes, containers and hosts; its folder exists.
+        """A fresh path in tmp/, unique across processes, containers and hosts; its folder was made.
 
         Begins with the process id, by which gc knows the leftovers of dead processes.
         """
-        folder = os.path.join(self.text, "tmp")
-        if not os.path.isdir(folder):
+        folder = f"{self.text}/tmp"
+        if not self._tmp_made:
             os.makedirs(folder, exist_ok=True)
+            self._tmp_made = True
         return f"{folder}/{os.getpid()}-{_token}-{next(_counter)}{suffix}"
 
     def create(self) -> None:

@@ -26,6 +26,7 @@ class Outputs:
         self.layout = layout
         self.cas = cas
         self._registered: set[str] = set()
+        self._real_folders: dict[str, str] = {}
 
     def materialise(self, realisation: Realisation) -> Path:
         """Make out/<key>/, whole or not at all; one that is there is checked and mended.
@@ -167,7 +168,7 @@ class Outputs:
         path = os.fspath(link)
         parent = os.path.dirname(os.path.abspath(path))
         # a store may be reached through a symlink; the link must be right seen from where it really lies
-        text = os.path.relpath(os.path.realpath(target), os.path.realpath(parent))
+        text = os.path.relpath(self._real(os.fspath(target)), self._real_folder(parent))
         with explain_os_error("link an output", path):
             with contextlib.suppress(OSError):
                 if os.readlink(path) == text:
@@ -179,6 +180,19 @@ class Outputs:
                 if error.errno != errno.EXDEV:  # the store is on another filesystem
                     raise
                 self._replace_by_link(path, text, _aside(path))
+
+    def _real(self, path: str) -> str:
+        """As os.path.realpath, which looks at every folder on the way: a build links thousands in one."""
+        path = os.path.abspath(path)
+        if os.path.islink(path):
+            return os.path.realpath(path)
+        return f"{self._real_folder(os.path.dirname(path))}/{os.path.basename(path)}"
+
+    def _real_folder(self, folder: str) -> str:
+        found = self._real_folders.get(folder)
+        if found is None:
+            found = self._real_folders[folder] = os.path.realpath(folder)
+        return found
 
     @staticmethod
     def _replace_by_link(path: str, text: str, aside: str) -> None:
