@@ -207,7 +207,8 @@ def _print(found: Sequence[Difference], both: int, same: str, *, removed: str, p
     if len(followers) > MAX_FOLLOWERS:
         print(f"  and {len(followers) - MAX_FOLLOWERS} more; --json lists all")
     own = len(found) - len(followers)
-    through = f", {len(followers)} only through what it reads" if followers else ""
+    reads = "it reads" if len(followers) == 1 else "they read"
+    through = f", {len(followers)} only through what {reads}" if followers else ""
     print(f"{len(found)} of {plural(both, 'action')} differ: {own} by itself{through}")
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mxt.store.store import Store
 
 _WIDE = 110
+_CLOCK_S, _SLACK_S = 0.002, 1.0  # times are kept in milliseconds; a build's length leaves out its beginning
 
 
 @dataclass(frozen=True)
@@ -136,15 +137,16 @@ def _ending(
 ) -> tuple[str, float | None, str]:
     """Status, seconds and build of a run; a build's record tells how one ended that left no record itself."""
     status, wall_s, build = "unfinished", None, ""
-    for record in builds:
+    for record in builds:  # newest first: the last that began before it and ran this key
         start = datetime.fromisoformat(record.began).timestamp()
-        if not start - 0.5 <= began <= start + record.wall_s + 0.5:
+        if not start - _CLOCK_S <= began <= start + record.wall_s + _SLACK_S:
             continue
-        for step in record.steps:
-            if (step.label, step.action, step.key) == (*identity, key):
-                build = record.identity
-                if step.status in ("failed", "interrupted"):
-                    status, wall_s = step.status, step.wall_s
+        ended = next((s for s in record.steps if (s.label, s.action, s.key) == (*identity, key)), None)
+        if ended is not None and ended.status in ("executed", "failed", "interrupted"):
+            build = record.identity
+            if ended.status != "executed":
+                status, wall_s = ended.status, ended.wall_s
+            break
     if run is not None:
         return "ok", float(run.wall_s), build
     if not build and _is_locked(store, key):
