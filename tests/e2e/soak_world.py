@@ -110,7 +110,7 @@ class World:
         self.remark = ""
         self.targets: dict[str, Made] = {}
         self.next = 0
-        for package in ("", "a", "a/b", "a/b/c", "d", "e", "f/g"):
+        for package in ("", "a", "a/b", "a/b/c", "d", "e", "f/g", "d/src/sub"):
             self.add_package(package, dice)
         for number in range(targets):
             self.add_target(dice, number * LAYERS // targets)
