@@ -156,6 +156,7 @@ def fresh(root: Path) -> Workspace:
 
 @pytest.mark.slow
 def test_incremental_equals_clean(ws: Workspace, tmp_path: Path) -> None:
+    print(f"seed {SEED}, {TARGETS} targets, {EDITS} edits")
     dice = random.Random(SEED)
     soak = Soak(ws, World(SEED, TARGETS))
     soak.build_and_compare("--no-sandbox")
