@@ -64,9 +64,9 @@ class Checked:
 
     def runs_again(self) -> list[str]:
         """Targets whose newest result is not whole: the next build of them runs again."""
-        broken = {key for key in self.last if key in self.records.realisations and not self.whole(key)}
-        broken |= {damage.keys[0] for damage in self.damages if damage.kind == "record" and damage.keys}
-        broken = {key for key in broken & self.last if not self.whole(key)}
+        known = self.records.realisations.keys() | self.records.runs.keys()  # a gc forgets both
+        known |= {damage.keys[0] for damage in self.damages if damage.kind == "record" and damage.keys}
+        broken = {key for key in self.last & known if not self.whole(key)}
         return sorted({label for key in broken for label in self.labels.get(key, ())})
 
 
