@@ -49,7 +49,7 @@ def summary(results: Iterable[Result]) -> str:
                 continue
             name = (
                 row.case
-                + (f", {row.n:,}" if row.n > 1 else "")
+                + (f", {row.n:,}" if row.n > 1 and f"{row.n:,}" not in row.case else "")
                 + (", sandboxed" if "sandboxed" in row.tool else "")
             )
             memory = f", {row.peak_mib:.0f} MiB" if result.benchmark == "null" and row.peak_mib else ""
