@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from mxt.cli.glance import null_line
 from mxt.cli.options import add_building, add_labels, add_watch, add_workspace
-from mxt.cli.session import Session
-from mxt.cli.shortcut import Shortcut
 from mxt.errors import EXIT_BUILD, EXIT_INTERRUPTED, EXIT_OK, GraphError
 
 if TYPE_CHECKING:
+    from mxt.cli.session import Session
     from mxt.cli.watch import Seen
     from mxt.execution.build import Built
     from mxt.graph.graph import ActionGraph
@@ -52,6 +51,9 @@ def run(args: Namespace) -> int:
 def _build(args: Namespace, seen: Seen | None) -> int:
     """One build. seen: takes what a watch must know; a build that is watched takes no shortcut."""
     began = time.monotonic()
+    from mxt.cli.session import Session
+    from mxt.cli.shortcut import Shortcut
+
     session = Session(args)
     shortcut = Shortcut(session, args)
     if seen is not None:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mxt.cli.options import add_workspace
-from mxt.cli.session import Session
 from mxt.cli.terminal import duration, paint, plural, size
 from mxt.errors import EXIT_BUILD, EXIT_OK, StoreError, UsageError
 
 if TYPE_CHECKING:
+    from mxt.cli.session import Session
     from mxt.store.check import Checked
     from mxt.store.check_blobs import Damage
     from mxt.store.store import Store
@@ -44,6 +44,8 @@ def run(args: Namespace) -> int:
         raise UsageError("--quick goes with check and repair")
     if args.json and args.what == "repair":
         raise UsageError("--json goes with info and check")
+    from mxt.cli.session import Session
+
     session = Session(args)
     place = session.workspace.store
     if not any((place / name).exists() for name in ("format", "cas", "ac")):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from mxt.action.action import ActionId, SliceRef, SourceRef
-from mxt.action.explain import Change
 from mxt.cli.options import add_labels, add_workspace
-from mxt.cli.session import Session
 from mxt.cli.terminal import paint, plural
 from mxt.errors import EXIT_OK, UsageError
-from mxt.execution.forecast import Forecast, forecast, last_change
-from mxt.execution.runner import Runner
+
+if TYPE_CHECKING:
+    from mxt.action.action import ActionId
+    from mxt.action.explain import Change
+    from mxt.execution.forecast import Forecast
+    from mxt.execution.runner import Runner
 
 EXAMPLES = """
 examples:
@@ -50,6 +51,9 @@ def run(args: Namespace) -> int:
         return explain_builds(args)
     if not args.labels:
         raise UsageError("nothing to explain", hint="name a target, or two builds with --between")
+    from mxt.cli.session import Session
+    from mxt.execution.forecast import forecast
+
     session = Session(args)
     session.make_folders()
     graph = session.analyse(session.resolve(args.labels))
@@ -75,6 +79,8 @@ def run(args: Namespace) -> int:
 
 
 def _show(item: Forecast) -> None:
+    from mxt.action.action import SliceRef, SourceRef
+
     sources = {i.name: i.ref.path for i in item.action.inputs if isinstance(i.ref, (SourceRef, SliceRef))}
     for change in item.changes:
         print(f"  {describe(change, sources)}")
@@ -85,6 +91,10 @@ def _show(item: Forecast) -> None:
 
 
 def _show_last(identity: ActionId, runner: Runner) -> None:
+    from datetime import UTC, datetime
+
+    from mxt.execution.forecast import last_change
+
     last = last_change(runner, identity)
     if last is None:
         return

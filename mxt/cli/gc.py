@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mxt.cli.options import add_workspace
-from mxt.cli.session import Session
 from mxt.cli.terminal import plural, size, warn
 from mxt.errors import EXIT_OK
 
@@ -39,6 +38,8 @@ def run(args: Namespace) -> int:
     from mxt.store.fit import parse_size
 
     limit = None if args.max_size is None else parse_size(args.max_size)
+    from mxt.cli.session import Session
+
     session = Session(args)
     session.make_folders()
     store = session.store

@@ -8,12 +8,15 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mxt.action.action import ActionId
 from mxt.cli.options import add_workspace
-from mxt.cli.session import Session
 from mxt.cli.terminal import duration, plural, size
 from mxt.errors import EXIT_OK, GraphError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from mxt.action.action import ActionId
+    from mxt.cli.session import Session
 
 EXAMPLES = """
 examples:
@@ -59,6 +62,9 @@ def _number(text: str) -> int:
 def run(args: Namespace) -> int:
     if args.run is not None and (args.history or args.builds):
         raise UsageError("--run goes with a log, --list or --file, not with a list of runs")
+    from mxt.action.action import ActionId
+    from mxt.cli.session import Session
+
     session = Session(args)
     if args.builds:
         return _builds(session, args)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mxt.cli.options import add_workspace
-from mxt.cli.session import Session
 from mxt.errors import EXIT_OK, GraphError, UsageError
 
 if TYPE_CHECKING:
     from mxt.action.action import ActionId
     from mxt.cli.plan_found import FoundPlan
+    from mxt.cli.session import Session
     from mxt.graph.graph import ActionGraph
 
 EXAMPLES = """
@@ -61,6 +61,8 @@ def run(args: Namespace) -> int:
         raise UsageError("--json belongs to 'mxt plan show' and 'mxt plan diff'")
     if args.source and args.unpin:
         raise UsageError("--from pins a plan and --unpin deletes it: give one of them")
+    from mxt.cli.session import Session
+
     session = Session(args)
     if args.what == "show":
         return _show(session, args)
@@ -221,6 +223,8 @@ def _must_be_read(args: Namespace, label: str, place: str, path: Path) -> None:
     from mxt.cli.plan_found import plans_below
 
     try:
+        from mxt.cli.session import Session
+
         session = Session(args)
         taken = place in plans_below(session.analyse([label]))[1]
         session.loader.close()

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mxt.cli.options import add_workspace
-from mxt.cli.session import Session
 from mxt.errors import EXIT_OK
 
 if TYPE_CHECKING:
+    from mxt.cli.session import Session
     from mxt.query.targets import Targets
 
 EXAMPLES = """
@@ -21,7 +21,7 @@ examples:
   mxt query 'deps(//recipes:x.train, 1)'             what it reads itself
   mxt query 'rdeps(//..., //recipes:rows.jsonl)'     what a changed file reaches
   mxt query 'somepath(//recipes:x.gate, //recipes:x.pack)'    why one needs the other
-  mxt query 'kind("source file", deps(//recipes:x))' its files
+  mxt query 'kind("source file", deps(//recipes:x))'  its files
   mxt query 'attr(tags, "\\bmanual\\b", //...)'        by an attribute
   mxt query 'tests(//...) - filter(tiny, //...)'     sets: + union, - except, ^ intersect
   mxt query 'deps(//:app)' --output graph | dot -Tsvg > app.svg
@@ -63,6 +63,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    from mxt.cli.session import Session
     from mxt.query.evaluate import Evaluation, in_order
     from mxt.query.expression import Call, parse
     from mxt.query.targets import Targets

@@ -9,7 +9,6 @@ from argparse import ArgumentParser, Namespace
 
 from mxt.cli.build import execute, report
 from mxt.cli.options import add_building, add_workspace
-from mxt.cli.session import Session
 from mxt.errors import EXIT_OK, GraphError
 
 EXAMPLES = """
@@ -34,6 +33,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:  # noqa: RET503 - execv does not return
     began = time.monotonic()
+    from mxt.cli.session import Session
+
     session = Session(args)
     session.make_folders()
     graph = session.analyse(session.resolve([args.label], keep_manual=True))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from mxt.cli.build import execute, report
 from mxt.cli.options import add_building, add_labels, add_watch, add_workspace
-from mxt.cli.session import Session
 from mxt.cli.terminal import paint, plural
 from mxt.errors import EXIT_BUILD, EXIT_OK, EXIT_TESTS, ActionError, GraphError
 
 if TYPE_CHECKING:
+    from mxt.cli.session import Session
     from mxt.cli.watch import Seen
     from mxt.execution.build import Built
     from mxt.graph.graph import ActionGraph
@@ -49,6 +49,8 @@ def run(args: Namespace) -> int:
 def _test(args: Namespace, seen: Seen | None) -> int:
     """Build and report once. seen: takes what a watch must know."""
     began = time.monotonic()
+    from mxt.cli.session import Session
+
     session = Session(args)
     if seen is not None:
         seen.session = session

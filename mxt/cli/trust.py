@@ -7,9 +7,6 @@ from argparse import ArgumentParser, Namespace
 from mxt.cli.options import add_workspace
 from mxt.cli.terminal import plural
 from mxt.errors import EXIT_OK, UsageError
-from mxt.loading.rule_modules import own_rules
-from mxt.loading.trust import distrust, trust
-from mxt.loading.workspace import find_workspace
 
 EXAMPLES = """
 examples:
@@ -26,6 +23,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    from mxt.loading.rule_modules import own_rules
+    from mxt.loading.trust import distrust, trust
+    from mxt.loading.workspace import find_workspace
+
     workspace = find_workspace(root=args.workspace, store=args.store)
     if args.revoke:
         known = distrust(workspace.root)
