@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 examples:
-  mxt plan show //recipes:tiny_sft_lora          what was decided, from which figures
-  mxt plan diff //recipes:a //recipes:b          two recipes, decision by decision
-  mxt plan diff last~1 last                      two builds
-  mxt plan diff old/receipt.dsse.json //recipes:a
-  mxt plan pin //recipes:tiny_sft_lora           write recipes/tiny_sft_lora.plan.json; commit it
-  mxt plan pin //recipes:tiny_sft_lora --from FILE    a colleague's plan, or a receipt's
-  mxt plan pin //recipes:tiny_sft_lora --unpin   let the probe decide again
+  mxt plan show //recipes:x              what was decided, from which figures
+  mxt plan diff //recipes:x //recipes:y  two recipes, decision by decision
+  mxt plan diff last~1 last              two builds
+  mxt plan diff old/receipt.dsse.json //recipes:x
+  mxt plan pin //recipes:x               write recipes/x.plan.json; commit it
+  mxt plan pin //recipes:x --from FILE   a colleague's plan, or a receipt's
+  mxt plan pin //recipes:x --unpin       let the probe decide again
 
 A PLAN is a label, a plan's or receipt's file (.json), or a build: 'last', 'last~1', the beginning of its
 identity; BUILD@LABEL where a build used several. 'diff' exits with 1 where decisions differ.

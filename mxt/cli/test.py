@@ -24,7 +24,7 @@ examples:
   mxt test //recipes:tiny_sft_lora.gate    one gate
   mxt test //recipes:tiny_sft_lora         all tests of a bundle
   mxt test //...                           all tests of the workspace
-  mxt test //... --watch                   again whenever something that they read changes
+  mxt test //... --watch                   again whenever what they read changes
 
 A test's verdict is cached like any result: it runs again only when something it reads changed.
 Exit code 3 when a verdict is negative, 1 when a test could not be built.
