@@ -47,30 +47,27 @@ def merge(found: Iterable[tuple[str, Panel]]) -> list[tuple[tuple[str, ...], Pan
 
     Those that add up have rows with the same words summed, the others stand below each other.
     """
-    out: list[tuple[tuple[str, ...], Panel]] = []
-    places: dict[object, int] = {}
-    for stage, panel in found:
+    groups: dict[object, tuple[dict[str, None], list[Panel]]] = {}
+    for number, (stage, panel) in enumerate(found):
+        name: object = number
         if isinstance(panel, Table):
             # scores of two stages are two tables; parts of one stage, and what adds up, are one
             name = (panel.section, panel.title, panel.columns, panel.add_up or stage)
-            at = places.setdefault(name, len(out))
-            if at < len(out):
-                stages, first = out[at]
-                assert isinstance(first, Table)
-                out[at] = (tuple(dict.fromkeys((*stages, stage))), _joined(first, panel))
-                continue
-        out.append(((stage,), panel))
-    return out
+        stages, members = groups.setdefault(name, ({}, []))
+        stages[stage] = None
+        members.append(panel)
+    return [(tuple(stages), _joined(members)) for stages, members in groups.values()]
 
 
-def _joined(one: Table, other: Table) -> Table:
-    if not one.add_up:
-        room = MAX_ROWS - len(one.rows)
-        lost = max(0, len(other.rows) - room)
-        return replace(one, rows=one.rows + other.rows[:room], left_out=one.left_out + other.left_out + lost)
-    rows = [tuple(row) for row in _summed(one.rows + other.rows)]
-    lost = max(0, len(rows) - MAX_ROWS)
-    return replace(one, rows=tuple(rows[:MAX_ROWS]), left_out=one.left_out + other.left_out + lost)
+def _joined(members: Sequence[Panel]) -> Panel:
+    tables = [one for one in members if isinstance(one, Table)]
+    if len(tables) < 2:
+        return members[0]
+    rows = [row for one in tables for row in one.rows]
+    if tables[0].add_up:
+        rows = [tuple(row) for row in _summed(rows)]
+    lost = max(0, len(rows) - MAX_ROWS) + sum(one.left_out for one in tables)
+    return replace(tables[0], rows=tuple(rows[:MAX_ROWS]), left_out=lost)
 
 
 def _summed(rows: Sequence[tuple[Cell, ...]]) -> list[list[Cell]]:
