@@ -217,6 +217,15 @@ def test_a_link_below_a_member_of_several_actions(world: World) -> None:
     assert found(world) == [("link", "mxt-out/recipes/x.shards/0000")]
 
 
+def test_the_report_beside_is_no_stranger_unless_it_is_a_link(world: World) -> None:
+    report = world.receipt.parent / "report.html"
+    report.write_text("a page")
+    assert found(world) == []
+    report.unlink()
+    report.symlink_to(world.root / "recipes")
+    assert found(world) == [("link", "mxt-out/recipes/x/report.html")]
+
+
 def test_a_newer_result_is_only_noted(world: World) -> None:
     newer = world.store.layout.out("ab" * 32)
     newer.mkdir()
