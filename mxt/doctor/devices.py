@@ -16,15 +16,13 @@ from mxt.doctor.finding import FAIL, OK, WARN, Finding
 _VENDORS = {"0x10de": "NVIDIA", "0x1002": "AMD"}
 _DISPLAY = ("0x0300", "0x0302", "0x0380", "0x1200")  # PCI classes of display controllers and accelerators
 # run in the environment that stages run in; importing takes seconds, so only when asked to
-_LOOK = "\n".join(
-    (
-        "import torch",
-        "hip, cuda, there = torch.version.hip, torch.version.cuda, torch.cuda.is_available()",
-        'kind = f"ROCm {hip}" if hip else f"CUDA {cuda}" if cuda else "no GPU support"',
-        "names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if there else []",
-        'print(f"torch {torch.__version__} ({kind}) sees", ", ".join(names) or "no GPU")',
-    )
-)
+_LOOK = """\
+torch = __import__("torch")
+hip, cuda, there = torch.version.hip, torch.version.cuda, torch.cuda.is_available()
+kind = f"ROCm {hip}" if hip else f"CUDA {cuda}" if cuda else "no GPU support"
+names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if there else []
+print(f"torch {torch.__version__} ({kind}) sees", ", ".join(names) or "no GPU")
+"""
 
 
 def device_findings(*, deep: bool = False, top: Path = Path("/")) -> Iterator[Finding]:
