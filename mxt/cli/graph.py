@@ -16,7 +16,7 @@ examples:
   mxt graph //recipes:tiny_sft_lora             a page: mxt-out/graph.html
   mxt graph //... --output all.html             everything, elsewhere
   mxt graph //recipes:x.train --output x.svg    only the picture
-  mxt graph //recipes:x --output - > x.svg      the same, to standard output
+  mxt graph //recipes:x --output - > x.svg      to standard output
   mxt graph //... --no-sources                  without the files of the workspace
 
 A box is an action, a bundle or a source; lines go from what is read to its reader. Its state:

@@ -16,27 +16,30 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 examples:
-  mxt query //...                                    every target
-  mxt query 'deps(//recipes:x.train)'                all that a stage needs
-  mxt query 'deps(//recipes:x.train, 1)'             what it reads itself
-  mxt query 'rdeps(//..., //recipes:rows.jsonl)'     what a changed file reaches
-  mxt query 'somepath(//recipes:x.gate, //recipes:x.pack)'    why one needs the other
-  mxt query 'kind("source file", deps(//recipes:x))'  its files
-  mxt query 'attr(tags, "\\bmanual\\b", //...)'        by an attribute
-  mxt query 'tests(//...) - filter(tiny, //...)'     sets: + union, - except, ^ intersect
+  mxt query //...                                every target
+  mxt query 'deps(//recipes:x.train)'            all that a stage needs
+  mxt query 'deps(//recipes:x.train, 1)'         what it reads itself
+  mxt query 'rdeps(//..., //recipes:rows.jsonl)' what a changed file reaches
+  mxt query 'somepath(//recipes:x, //:data)'     why one needs the other
+  mxt query 'kind("source", deps(//recipes:x))'  its files
+  mxt query 'attr(tags, "\\bmanual\\b", //...)'    by an attribute
+  mxt query 'tests(//...) - filter(tiny, //...)' + union, - except, ^ intersect
   mxt query 'deps(//:app)' --output graph | dot -Tsvg > app.svg
 
 functions:
   deps(X[, DEPTH])             X and all it needs
   rdeps(UNIVERSE, X[, DEPTH])  all within deps(UNIVERSE) that needs X, and X
-  allpaths(A, B)  somepath(A, B)   what lies between, one shortest path
-  kind(REGEX, X)  filter(REGEX, X)  attr(NAME, REGEX, X)    kept if the regex is found in
-                               its kind, label, attribute (a list is "[a, b]", True is "1",
-                               a dotted name reaches into dictionaries: attr(config.train.lr, ...))
+  allpaths(A, B)               all that lies between
+  somepath(A, B)               one shortest path
+  kind(REGEX, X)               of these kinds
+  filter(REGEX, X)             with labels in which the regex is found
+  attr(NAME, REGEX, X)         with such an attribute: a list is "[a, b]", True
+                               is "1"; config.train.lr reaches into recipes
   labels(ATTRIBUTE, X)         what an attribute names
   tests(X)                     tests in X, and those that bundles in X group
   some(X[, COUNT])             the first by name
-  set(a b)  let v = X in Y     several labels at once; $v stands for X in Y
+  set(a b)                     several labels at once
+  let v = X in Y               $v stands for X in Y
 
 Kinds are "genrule rule" and so on for every rule, "source file", "source folder", "generated
 file" (what a genrule declares in outs), "missing file" (named, and not there). //pkg:all and //...
