@@ -17,9 +17,9 @@ examples:
   mxt graph //... --output all.html             everything, elsewhere
   mxt graph //recipes:x.train --output x.svg    only the picture
   mxt graph //recipes:x --output - > x.svg      to standard output
-  mxt graph //... --no-sources                  without the files of the workspace
+  mxt graph //... --no-sources                  without the workspace's files
 
-A box is an action, a bundle or a source; lines go from what is read to its reader. Its state:
+A box is an action, a bundle or a source; lines go to the reader. Its state:
   hit        its result is in the store
   executed   so, and the last build made it
   stale      it would run: something that it reads has changed

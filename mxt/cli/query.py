@@ -19,11 +19,11 @@ examples:
   mxt query //...                                every target
   mxt query 'deps(//recipes:x.train)'            all that a stage needs
   mxt query 'deps(//recipes:x.train, 1)'         what it reads itself
-  mxt query 'rdeps(//..., //recipes:rows.jsonl)' what a changed file reaches
+  mxt query 'rdeps(//..., //recipes:r.jsonl)'    what a changed file reaches
   mxt query 'somepath(//recipes:x, //:data)'     why one needs the other
   mxt query 'kind("source", deps(//recipes:x))'  its files
   mxt query 'attr(tags, "\\bmanual\\b", //...)'    by an attribute
-  mxt query 'tests(//...) - filter(tiny, //...)' + union, - except, ^ intersect
+  mxt query 'tests(//...) - filter(tiny, //...)'  union +, except -, intersect ^
   mxt query 'deps(//:app)' --output graph | dot -Tsvg > app.svg
 
 functions:
