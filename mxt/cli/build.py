@@ -13,6 +13,9 @@ from mxt.cli.options import add_building, add_labels, add_watch, add_workspace
 from mxt.errors import EXIT_BUILD, EXIT_INTERRUPTED, EXIT_OK, GraphError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from mxt.action.action import ActionId
     from mxt.cli.session import Session
     from mxt.cli.watch import Seen
     from mxt.execution.build import Built
@@ -26,7 +29,7 @@ examples:
   mxt build -n //...                     what would run, and under which keys
   mxt build -k -j4 //data:all            after failures too, four at a time
   mxt build //x --events build.jsonl     for CI: one JSON object an event
-  mxt build //recipes:x --watch          again whenever something that it reads changes
+  mxt build //recipes:x --watch          again whenever what it reads changes
 
 --watch waits through errors and ends with Ctrl-C: exit code 0 while it waits, 8 in the middle of a build.
 """
@@ -61,6 +64,12 @@ def _build(args: Namespace, seen: Seen | None) -> int:
     elif (look := shortcut.look()) is not None and look.nothing_to_do:
         sys.stdout.write(null_line(look.actions, time.monotonic() - began))
         return EXIT_OK
+    elif look is not None and look.changed:
+        from mxt.cli.rebuild import rebuild
+
+        code = rebuild(session, shortcut, look, args, began)
+        if code is not None:
+            return code
     session.make_folders()
     labels = session.resolve(args.labels)
     graph = session.analyse(labels)
@@ -92,10 +101,19 @@ def warn_of_failed_tests(session: Session, graph: ActionGraph, built: Built) -> 
                 warn(f"{target.label} did not pass: {found.get('summary', '')}")
 
 
-def execute(session: Session, graph: ActionGraph, args: Namespace, *, effects: bool = False) -> Built:
+def execute(
+    session: Session,
+    graph: ActionGraph,
+    args: Namespace,
+    *,
+    effects: bool = False,
+    known: Mapping[ActionId, str] | None = None,
+    untouched: Callable[[Iterable[tuple[str, str]]], str] | None = None,
+) -> Built:
     """Run the graph with the options of the command line; shows progress on standard error.
 
     effects: whether effects may be carried out; raises GraphError where one would be and may not.
+    known, untouched: of a build whose graph is a part only (see mxt.execution.build.build and Recorder).
     """
     import secrets
 
@@ -118,8 +136,12 @@ def execute(session: Session, graph: ActionGraph, args: Namespace, *, effects: b
         events.listen(file)
     progress = Progress(len(graph.actions), verbose=args.verbose)
     events.listen(progress)
-    events.listen(Recorder(session.store.layout.state, identity))
-    session.loader.close()
+    recorder = Recorder(session.store.layout.state, identity, getattr(args, "labels", None) or [args.label])
+    if untouched is not None:
+        recorder.untouched = untouched
+    events.listen(recorder)
+    if "loader" in vars(session):
+        session.loader.close()
     try:
         built = build(
             session.root,
@@ -129,6 +151,7 @@ def execute(session: Session, graph: ActionGraph, args: Namespace, *, effects: b
             Options(jobs=args.jobs, keep_going=args.keep_going, sandbox=not args.no_sandbox),
             own_rules=session.rule_files,
             write_receipt=session.write_receipt(graph, identity),
+            known=known,
             tick=progress.tick,
             warn=progress.warn,
         )
@@ -138,8 +161,8 @@ def execute(session: Session, graph: ActionGraph, args: Namespace, *, effects: b
     return built
 
 
-def report(graph: ActionGraph, built: Built, began: float) -> int:
-    """Print errors and the summary; the exit code."""
+def report(graph: ActionGraph, built: Built, began: float, places: Sequence[str] | None = None) -> int:
+    """Print errors and the summary; the exit code. places: of results, where the graph is a part only."""
     from mxt.cli.terminal import duration, paint, plural, print_error
 
     for error in built.errors:
@@ -159,7 +182,7 @@ def report(graph: ActionGraph, built: Built, began: float) -> int:
         words = words or "nothing was run"
         print(f"{paint('failed', 'red', sys.stderr)}: {words} in {wall}", file=sys.stderr)
         return EXIT_BUILD
-    for place in result_places(graph):
+    for place in result_places(graph) if places is None else places:
         print(f"  {place}")
     state = "up to date" if set(counts) <= {"cached"} else "built"
     detail = f"{plural(total, 'action')}: {words}" if words else "nothing to run"

@@ -16,6 +16,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mxt.graph.snapshot import Look
+
+
+# what the glance saw, for the build that follows in this process: looking again takes as long
+looks: dict[str, Look | None] = {}
+
 
 def nothing_to_do(args: Sequence[str]) -> bool:
     """Whether a build of these labels has nothing to do; says so if it has not. args: no options."""
@@ -30,7 +36,7 @@ def nothing_to_do(args: Sequence[str]) -> bool:
         return False
     root, store = found
     request = request_text(root, args)
-    seen = look(place(store, request), root, engine_identity(), request)
+    seen = looks[request] = look(place(store, request), root, engine_identity(), request)
     if seen is None or not seen.nothing_to_do:
         return False
     sys.stdout.write(null_line(seen.actions, time.monotonic() - began))

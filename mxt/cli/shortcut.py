@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mxt.cli.glance import request_text
+from mxt.cli.glance import looks, request_text
 from mxt.cli.session import Session
-from mxt.graph.snapshot import UNSURE, Look, Snapshot, engine_identity, look, place, write
+from mxt.graph.snapshot import UNSURE, Look, Snapshot, engine_identity, listing, look, place, write
 from mxt.loading.reads import Stat, stat_of
 
 if TYPE_CHECKING:
@@ -31,15 +32,37 @@ class Shortcut:
 
     def look(self) -> Look | None:
         """What changed since the last build of these labels; None where nothing is known of one."""
-        return look(self.file, self._root, self._engine, self._request) if self.usable else None
+        if not self.usable:
+            return None
+        if self._request in looks:
+            return looks.pop(self._request)
+        return look(self.file, self._root, self._engine, self._request)
 
     def remember(self, graph: ActionGraph, built: Built) -> None:
-        """After a build without errors."""
+        """After a build without errors that went the whole way."""
+        from mxt.cli.rebuild import keep_graph
+
         left = left_behind(self._session, graph, built)
+        kept = keep_graph(self.file, graph, built)
         snapshot = Snapshot(
-            self._request, len(graph.actions), left.loading, left.sources, left.results, built.links
+            self._request,
+            len(graph.actions),
+            left.loading,
+            left.folders,
+            left.sources,
+            left.results,
+            built.links,
+            kept,
         )
         write(self.file, self._engine, snapshot)
+        self._forget_graphs(kept)
+
+    def _forget_graphs(self, kept: str) -> None:
+        folder, name = os.path.split(self.file)
+        with contextlib.suppress(OSError):
+            for other in os.listdir(folder):
+                if other.startswith(f"{name}.") and other.endswith(".graph") and other != kept:
+                    os.unlink(f"{folder}/{other}")
 
 
 @dataclass
@@ -47,11 +70,13 @@ class LeftBehind:
     """Every path that made a difference to a build, and what it left, with stat tuples."""
 
     loading: Mapping[str, Stat | None]
+    folders: Mapping[str, tuple[Stat, int]]
     sources: Mapping[str, Stat | None]
     results: Mapping[str, Stat | None]
 
     def everything(self) -> dict[str, Stat | None]:
-        return {**self.loading, **self.sources, **self.results}
+        folders = {path: stat for path, (stat, _) in self.folders.items()}
+        return {**self.loading, **folders, **self.sources, **self.results}
 
 
 def left_behind(session: Session, graph: ActionGraph, built: Built) -> LeftBehind:
@@ -78,4 +103,21 @@ def left_behind(session: Session, graph: ActionGraph, built: Built) -> LeftBehin
     for receipt in built.receipts:
         for path in (receipt, report_beside(receipt)):
             results[path] = stat_of(os.path.join(root, path))
-    return LeftBehind(loading, sources, results)
+    listed = _folders(root, loading)
+    for path in listed:
+        del loading[path]
+    return LeftBehind(loading, listed, sources, results)
+
+
+def _folders(root: str, loading: Mapping[str, Stat | None]) -> dict[str, tuple[Stat, int]]:
+    """Those of the paths that are folders, and as they were when they were listed, with what they list."""
+    found: dict[str, tuple[Stat, int]] = {}
+    for path, seen in loading.items():
+        full = os.path.join(root, path)
+        if seen is None or not os.path.isdir(full):
+            continue
+        with contextlib.suppress(OSError):
+            digest = listing(full)
+            if stat_of(full) == seen:
+                found[path] = (seen, digest)
+    return found

@@ -53,6 +53,10 @@ class Options:
     sandbox: bool = True
 
 
+class Forgotten(MxtError):  # noqa: N818 - it is caught: the whole way is gone instead
+    """A result that a kept graph counted on is not there any more."""
+
+
 ReceiptWriter = Callable[[AnalysedTarget, Path, Mapping[ActionId, Found]], Path]
 
 
@@ -65,10 +69,15 @@ def build(
     *,
     own_rules: Mapping[str, Mapping[str, bytes]],
     write_receipt: ReceiptWriter,
+    known: Mapping[ActionId, str] | None = None,
     tick: Callable[[], None] | None = None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> Built:
-    """Bring every requested target up to date. Failures of actions are in the result, not raised."""
+    """Bring every requested target up to date. Failures of actions are in the result, not raised.
+
+    known: keys of actions outside the graph that some in it read. Raises Forgotten, before anything is
+    done, where one of them has no result any more.
+    """
     began = time.monotonic()
     store.create()
     store.outputs.register_root(root / OUTPUTS)
@@ -85,12 +94,15 @@ def build(
     runner = Runner(
         root, store, graph, sources, environments, sandbox=options.sandbox, lease=lease, warn=warn
     )
-    durations = Durations(store.layout.state / "durations.json")
+    durations = Durations(store.layout.state / "durations.sqlite")
     cores = len(os.sched_getaffinity(0))
     limits = Limits(options.jobs or cores, max(cores, options.jobs or 0), memory_mb(), gpu_count())
     counts: dict[str, int] = {}
-    success = False
+    success = begun = False
     try:
+        if known and not runner.recall(known):
+            raise Forgotten("a result is gone")
+        begun = True
         events.emit("build_started", targets=list(graph.requested), actions=len(graph.actions))
         sources.prepare(graph.sources())
         found = obstacles(root, store.layout.root / "toolchains", graph, runner)
@@ -120,7 +132,8 @@ def build(
         store.close()
         lease.release()
         wall_s = round(time.monotonic() - began, 3)
-        events.emit("build_finished", counts=counts, wall_s=wall_s, success=success)
+        if begun:
+            events.emit("build_finished", counts=counts, wall_s=wall_s, success=success)
 
 
 def _link_results(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +33,7 @@ class BuiltStep:
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """identity: as in events and receipts. began: RFC 3339, UTC. requested: the labels asked for."""
+    """identity: as in events and receipts. began: RFC 3339, UTC. requested: labels as they were written."""
 
     identity: str
     began: str
@@ -44,13 +45,18 @@ class BuildRecord:
 
 
 class Recorder:
-    """Listens to a build and writes its record when it ends. A null build emits nothing and leaves none."""
+    """Listens to a build and writes its record when it ends. A null build emits nothing and leaves none.
 
-    def __init__(self, state: Path, identity: str) -> None:
+    untouched: gives, for (label, action) that were reached, the steps of all others, which nobody had to
+    look at, as a JSON array.
+    """
+
+    def __init__(self, state: Path, identity: str, requested: Sequence[str]) -> None:
+        self.untouched: Callable[[Iterable[tuple[str, str]]], str] = lambda _: "[]"
         self._folder = state / "builds"
         self._identity = identity
         self._began = datetime.now(UTC)
-        self._requested: list[str] = []
+        self._requested = list(requested)
         self._interrupted = False
         self._steps: list[tuple[str, str, str, str, float]] = []
 
@@ -65,8 +71,6 @@ class Recorder:
                     fields["wall_s"],
                 )
             )
-        elif event == "build_started":
-            self._requested = fields["targets"]
         elif event == "build_interrupted":
             self._interrupted = True
         elif event == "build_finished":
@@ -90,12 +94,15 @@ class Recorder:
             ensure_ascii=True,
             separators=(",", ":"),
         )
+        rest = self.untouched(step[:2] for step in self._steps)
+        if rest != "[]":  # one list out of two: the steps stand last
+            text = text.removesuffix("]}") + ("," if self._steps else "") + rest[1:] + "}"
         self._folder.mkdir(parents=True, exist_ok=True)
         path = (
             self._folder / f"{self._began:%Y%m%dT%H%M%S}.{self._began.microsecond:06}Z-{self._identity}.json"
         )
         aside = path.with_suffix(f".{os.getpid()}.new")
-        aside.write_text(text, encoding="ascii")
+        aside.write_text(text, encoding="utf-8")
         aside.rename(path)
         for old in records(self._folder.parent)[KEPT:]:
             old.unlink(missing_ok=True)

@@ -5,39 +5,43 @@ In no key and of no consequence to any result; a lost file costs a worse order.
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 from mxt.action.action import ActionId
+from mxt.store.database import Database
+
+_SCHEMA = "CREATE TABLE durations(action TEXT PRIMARY KEY, seconds REAL) WITHOUT ROWID"
+# below this many questions each is asked for itself: reading all of 10,000 takes longer
+_FEW = 50
 
 
 class Durations:
-    """Wall seconds by action, kept in one small JSON file."""
+    """Wall seconds by action, kept in one small file."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._changed = False
-        try:
-            loaded = json.loads(path.read_bytes())
-            self._seconds = {str(k): float(v) for k, v in loaded.items()}
-        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
-            self._seconds = {}
+        self._database = Database(path, 1, _SCHEMA)
+        self._all: dict[str, float] | None = None
+        self._asked = 0
+        self._fresh: dict[str, float] = {}
 
     def get(self, action: ActionId) -> float | None:
-        return self._seconds.get(str(action))
+        name = str(action)
+        if name in self._fresh:
+            return self._fresh[name]
+        if self._all is None and self._asked < _FEW:
+            self._asked += 1
+            rows = self._database.rows("SELECT seconds FROM durations WHERE action=?", (name,))
+            return float(rows[0][0]) if rows else None
+        if self._all is None:
+            self._all = dict(self._database.rows("SELECT action, seconds FROM durations"))
+        return self._all.get(name)
 
     def note(self, action: ActionId, seconds: float) -> None:
-        self._seconds[str(action)] = round(seconds, 3)
-        self._changed = True
+        self._fresh[str(action)] = round(seconds, 3)
 
     def save(self) -> None:
-        if not self._changed:
-            return
-        aside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            aside.write_text(json.dumps(self._seconds), encoding="utf-8")
-            aside.replace(self._path)
-        except OSError:
-            aside.unlink(missing_ok=True)
+        """Write what was noted, and close the file."""
+        if self._fresh:
+            self._database.write("INSERT OR REPLACE INTO durations VALUES (?,?)", list(self._fresh.items()))
+            self._fresh = {}
+        self._database.close()

@@ -108,7 +108,9 @@ class Scheduler:
         self._keep_going = keep_going
         self._tick = tick
         self._consumers = graph.consumers()
-        self._steps = {i: Step(a, len(a.dependencies)) for i, a in graph.actions.items()}
+        self._steps = {
+            i: Step(a, sum(d in graph.actions for d in a.dependencies)) for i, a in graph.actions.items()
+        }
         self._ready: list[ActionId] = [i for i, s in self._steps.items() if s.missing == 0]
         self._queue: list[tuple[float, int, ActionId]] = []
         self._order = {identity: n for n, identity in enumerate(self._steps)}

@@ -60,11 +60,12 @@ class ActionGraph:
         }
 
     def consumers(self) -> dict[ActionId, list[ActionId]]:
-        """For each action those that read one of its outputs."""
+        """For each action those that read one of its outputs; makers outside the graph are left out."""
         out: dict[ActionId, list[ActionId]] = {identity: [] for identity in self.actions}
         for identity, action in self.actions.items():
             for dependency in action.dependencies:
-                out[dependency].append(identity)
+                if dependency in out:
+                    out[dependency].append(identity)
         return out
 
     def closure(self, roots: Iterable[ActionId]) -> Iterator[ActionId]:

@@ -1,15 +1,17 @@
 """The null build: what a finished build looked at, so that the next one can see that nothing changed.
 
-A snapshot is no cache of results. It lists every path whose change could make any difference, with the
-stat tuple it had, in three parts: what loading and analysis read, the sources of actions, and the results
-as mxt-out shows them. If all of it still holds there is nothing to do; if anything differs, the whole way
-is gone again and decides.
+A snapshot is no cache of results. It lists every path whose change could make any difference, with the stat
+tuple it had, in four parts: what loading and analysis read, the folders that they listed, the sources of
+actions, and the results as mxt-out shows them. If all of it still holds there is nothing to do; if anything
+differs, the whole way is gone again and decides.
 
 The file, made to be read fast: a line with its version, a line with mxt's own identity, a line of counts,
-then names (bytes, each followed by a NUL: the request, the paths in the order of the parts, and links with
-their targets), then five unsigned 64-bit integers of the machine's byte order for each path. Results are
-looked at through their links in mxt-out, so that one stat sees a missing link, a missing result, and one
-that leads to another file. Imports nothing but os and sys: every null build waits for what is imported.
+then names (bytes, each followed by a NUL: the request, the name of the kept graph, the paths in the order of
+the parts, and links with their targets), then unsigned 64-bit integers of the machine's byte order: five for
+each path, and one for each folder, the digest of its listing (an editor that writes aside and renames
+touches the folder, and all that is listed stays). Results are looked at through their links in mxt-out, so
+that one stat sees a missing link, a missing result, and one that leads to another file. Imports nothing but
+os and sys: every null build waits for what is imported.
 """
 
 from __future__ import annotations
@@ -30,15 +32,17 @@ _MASK = (1 << 64) - 1
 UNSURE: Stat = (-1, -1, -1, -1, -1)
 _MISSING = (_MASK - 1,) * 5
 # from here on a second process looks at half of the paths: a stat is a system call, and cores are there
-_FORK_FROM = 30_000
+_FORK_FROM = 15_000
 MOST_CHANGES = 64
 
 
 class Snapshot:
     """loading, sources, results: path relative to the root (or absolute) -> stat tuple, None for "not there".
 
-    links: symbolic links below the root -> their target. request: what was asked for, as one text; a file
-    that holds another request is no snapshot of this one. actions: how many the build had.
+    folders: likewise, with the digest of the listing (see `listing`). links: symbolic links below the root
+    -> their target. request: what was asked for, as one text; a file that holds another request is no
+    snapshot of this one. actions: how many the build had. graph: the file beside it that the build's graph
+    is kept in; "" if it is not.
     """
 
     def __init__(
@@ -46,26 +50,33 @@ class Snapshot:
         request: str,
         actions: int,
         loading: Mapping[str, Stat | None],
+        folders: Mapping[str, tuple[Stat, int]],
         sources: Mapping[str, Stat | None],
         results: Mapping[str, Stat | None],
         links: Mapping[str, str],
+        graph: str = "",
     ) -> None:
         self.request = request
+        self.graph = graph
         self.actions = actions
-        self.parts = (loading, sources, results)
+        self.parts = (loading, {path: stat for path, (stat, _) in folders.items()}, sources, results)
+        self.listings = [digest for _, digest in folders.values()]
         self.links = links
 
 
 class Look:
     """What a look at a snapshot found. changed: source files that differ, at most MOST_CHANGES.
 
-    elsewhere: something else differs too, or more: the whole way must be gone.
+    touched: folders that were written to and list what they listed. elsewhere: something else differs too,
+    or more: the whole way must be gone.
     """
 
-    def __init__(self, actions: int, changed: list[str], elsewhere: bool) -> None:
+    def __init__(self, actions: int, graph: str = "") -> None:
         self.actions = actions
-        self.changed = changed
-        self.elsewhere = elsewhere
+        self.graph = graph
+        self.touched: list[str] = []
+        self.changed: list[str] = []
+        self.elsewhere = False
 
     @property
     def nothing_to_do(self) -> bool:
@@ -91,25 +102,61 @@ def look(file: str, root: str, engine: str, request: str) -> Look | None:
         head, identity, counts, names, stats = _parse(data)
         if head != _HEAD or identity != engine.encode():
             return None
-        actions, loading, sources, results, links = counts
-        total = loading + sources + results
-        if os.fsdecode(names[0]) != request or len(names) != 1 + total + 2 * links or len(stats) != 5 * total:
+        actions, loading, folders, sources, results, links = counts
+        total = loading + folders + sources + results
+        if os.fsdecode(names[0]) != request or len(names) != 2 + total + 2 * links:
             return None
-        paths = names[1 : 1 + total]
+        if len(stats) != 5 * total + folders:
+            return None
+        found = Look(actions, os.fsdecode(names[1]))
+        paths = names[2 : 2 + total]
         back = os.getcwd()
         os.chdir(root)  # relative paths spare the kernel the way to the root, a million times
         try:
-            pairs = iter(names[1 + total :])
-            for link, target in zip(pairs, pairs, strict=True):
-                if os.readlink(link) != target:
-                    return Look(actions, [], True)
-            found = _changed(paths, stats, loading, loading + sources)
+            pairs = iter(names[2 + total :])
+            found.elsewhere = any(os.readlink(link) != to for link, to in zip(pairs, pairs, strict=True))
+            if not found.elsewhere:
+                differing = _changed(paths, stats[: 5 * total], loading, loading + folders + sources)
+                _judge(found, differing, paths, loading, folders, stats[5 * total :])
         finally:
             os.chdir(back)
-        changed = [os.fsdecode(paths[index]) for index in found if index >= 0]
-        return Look(actions, changed[:MOST_CHANGES], len(changed) > MOST_CHANGES or -1 in found)
+        return found
     except (OSError, ValueError, IndexError, TypeError, OverflowError):
         return None
+
+
+def _judge(
+    found: Look,
+    differing: Sequence[int],
+    paths: Sequence[bytes],
+    loading: int,
+    folders: int,
+    listings: memoryview,
+) -> None:
+    for index in differing:
+        path = os.fsdecode(paths[index])
+        if index < 0:
+            found.elsewhere = True
+        elif index >= loading + folders:
+            found.changed.append(path)
+        elif listing(path) == listings[index - loading]:
+            found.touched.append(path)
+        else:
+            found.elsewhere = True
+    if len(differing) > MOST_CHANGES:
+        found.elsewhere = True
+
+
+def listing(folder: str) -> int:
+    """64 bits of what a folder lists: names, and which of them are folders or links. Raises OSError."""
+    from hashlib import blake2b  # 3 ms, and only where a folder was written to
+
+    lines = [
+        f"{entry.name}\0{'l' if entry.is_symlink() else 'd' if entry.is_dir() else 'f'}"
+        for entry in os.scandir(folder)
+    ]
+    text = "\0".join(sorted(lines)).encode("utf-8", "surrogateescape")
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
 
 
 def _parse(data: bytes) -> tuple[bytes, bytes, list[int], list[bytes], memoryview]:
@@ -119,13 +166,13 @@ def _parse(data: bytes) -> tuple[bytes, bytes, list[int], list[bytes], memoryvie
     *counts, length = map(int, data[identity + 1 : line].split())
     end = line + 1 + length
     names = data[line + 1 : end].split(b"\0")
-    if names.pop() or len(counts) != 5 or min(counts) < 0:
+    if names.pop() or len(counts) != 6 or min(counts) < 0:
         raise ValueError
     return data[:head], data[head + 1 : identity], counts, names, memoryview(data)[end:].cast("Q")
 
 
 def _changed(paths: Sequence[bytes], stats: memoryview, begin: int, end: int) -> list[int]:
-    """Indices of changed sources, which are begin <= index < end; -1 once anything else differs."""
+    """Indices of paths that differ if begin <= index < end; -1 once any other does."""
     half = len(paths) // 2
     if len(paths) < _FORK_FROM or len(os.sched_getaffinity(0)) < 2:
         return _scan(paths, stats, 0, begin, end)
@@ -192,7 +239,7 @@ def write(file: str, engine: str, snapshot: Snapshot) -> None:
 
     paths = [path for part in snapshot.parts for path in part]
     links = [text for link in snapshot.links.items() for text in link]
-    texts = [snapshot.request, *paths, *links]
+    texts = [snapshot.request, snapshot.graph, *paths, *links]
     names = "\0".join(texts).encode("utf-8", "surrogateescape") + b"\0"
     if names.count(b"\0") != len(texts):
         return  # a request with a NUL of its own
@@ -201,16 +248,20 @@ def write(file: str, engine: str, snapshot: Snapshot) -> None:
     for part in snapshot.parts:
         for stat in part.values():
             stats.extend(_MISSING if stat is None else [number & _MASK for number in stat])
+    stats.extend(snapshot.listings)
     head = b"\n".join((_HEAD, engine.encode(), " ".join(map(str, counts)).encode(), b""))
     _replace(file, (head, names, stats.tobytes()))
 
 
 def mend(file: str, fresh: Mapping[str, Stat | None]) -> None:
-    """Give paths of a snapshot their stat tuples of now, after a build that made only their consumers."""
+    """Give paths of a snapshot their stat tuples of now, after a build that made only what changed.
+
+    Raises KeyError for a path that it does not list.
+    """
     with open(file, "rb") as handle:
         data = bytearray(handle.read())
     *_, counts, names, stats = _parse(bytes(data))
-    places = {name: index for index, name in enumerate(names[1 : 1 + sum(counts[1:4])])}
+    places = {name: index for index, name in enumerate(names[2 : 2 + sum(counts[1:5])])}
     view = memoryview(data)[len(data) - stats.nbytes :].cast("Q")
     for path, stat in fresh.items():
         at = 5 * places[os.fsencode(path)]

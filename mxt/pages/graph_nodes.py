@@ -46,7 +46,7 @@ def view(root: Path, graph: ActionGraph, store: Store, runner: Runner, *, source
     sources: whether files of the workspace have boxes.
     """
     last = _last_steps(graph, store)
-    durations = Durations(store.layout.state / "durations.json")
+    durations = Durations(store.layout.state / "durations.sqlite")
     nodes: list[GraphNode] = []
     edges: dict[tuple[str, str], None] = {}
     files: dict[str, None] = {}

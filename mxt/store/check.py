@@ -25,6 +25,7 @@ from mxt.store.progress import damaged_checkpoints
 
 INDEX = "index.sqlite"
 LAST = "state/last.sqlite"
+DURATIONS = "state/durations.sqlite"
 LOST = "lost"  # in state/: an empty file for each key whose bytes a repair could not bring back
 
 
@@ -208,7 +209,7 @@ def _progress(layout: Layout, found: Checked) -> None:
 
 def _indexes(layout: Layout, has_runs: bool) -> Iterator[Damage]:
     """Files that only save time or explain, and can be made anew."""
-    for name in (INDEX, LAST):
+    for name in (INDEX, LAST, DURATIONS):
         path = layout.root / name
         if os.path.lexists(path):
             what = database_fault(path)
@@ -216,7 +217,7 @@ def _indexes(layout: Layout, has_runs: bool) -> Iterator[Damage]:
             what = "is missing" if name == LAST and has_runs else ""
         if what:
             yield Damage("index", name, what)
-    for path in [layout.state / "durations.json", *listing(layout.state / "builds")]:
+    for path in listing(layout.state / "builds"):
         if path.suffix != ".json":
             continue
         try:

@@ -14,6 +14,8 @@ CREATE TABLE IF NOT EXISTS keys(
 CREATE INDEX IF NOT EXISTS by_label ON keys(label, action, id)
 """
 _BATCH = 200
+# below this many questions each is asked for itself: reading all of 10,000 takes longer
+_FEW = 50
 
 
 class Remembered(NamedTuple):
@@ -29,6 +31,8 @@ class History:
     def __init__(self, layout: Layout) -> None:
         self._database = Database(layout.state / "last.sqlite", 1, _SCHEMA)
         self._last: dict[tuple[str, str], str] | None = None
+        self._some: dict[tuple[str, str], str] = {}
+        self._asked = 0
         self._fresh: list[tuple[str, str, str, float]] = []
 
     def remember(self, label: str, action: str, key: str) -> None:
@@ -36,16 +40,24 @@ class History:
 
         Written in batches: call `flush` (or close) at the end of a build.
         """
-        last = self._all()
-        if last.get((label, action)) == key:
+        if self.previous(label, action) == key:
             return
-        last[label, action] = key
+        self._some[label, action] = key
+        if self._last is not None:
+            self._last[label, action] = key
         self._fresh.append((label, action, key, time.time()))
         if len(self._fresh) >= _BATCH:
             self.flush()
 
     def previous(self, label: str, action: str) -> str | None:
         """The key an action had when it was last remembered, also in this process."""
+        if (label, action) in self._some:
+            return self._some[label, action]
+        if self._last is None and self._asked < _FEW:
+            self._asked += 1
+            query = "SELECT key FROM keys WHERE label=? AND action=? ORDER BY id DESC LIMIT 1"
+            rows = self._database.rows(query, (label, action))
+            return rows[0][0] if rows else None
         return self._all().get((label, action))
 
     def history(self, label: str, action: str = "") -> list[Remembered]:
@@ -98,5 +110,5 @@ class History:
                 "SELECT label, action, key FROM keys "
                 "WHERE id IN (SELECT MAX(id) FROM keys GROUP BY label, action)"
             )
-            self._last = {(label, action): key for label, action, key in rows}
+            self._last = {(label, action): key for label, action, key in rows} | self._some
         return self._last

@@ -89,7 +89,7 @@ class Layout:
 
         Begins with the process id, by which gc knows the leftovers of dead processes.
         """
-        folder = f"{self.text}/tmp"
+        folder = os.fspath(self.tmp)
         if not self._tmp_made:
             os.makedirs(folder, exist_ok=True)
             self._tmp_made = True

@@ -103,7 +103,7 @@ def _acquire(
         try:
             fcntl.flock(fd, how | fcntl.LOCK_NB)
             if _is_at(fd, path):
-                if how == fcntl.LOCK_EX and not remove:  # of a key nobody asks who holds it
+                if how == fcntl.LOCK_EX:
                     os.ftruncate(fd, 0)
                     os.pwrite(fd, b"%d\n" % os.getpid(), 0)
                 os.set_inheritable(fd, inheritable)

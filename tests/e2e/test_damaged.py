@@ -272,7 +272,7 @@ def test_damaged_databases(built: Workspace, damage: Callable[[Path], None]) -> 
 def test_damaged_state(built: Workspace, damage: Callable[[Path], None]) -> None:
     before = content(built)
     assert built.run("build", "//:all").code == 0  # leaves a snapshot
-    for name in ("durations.json", "snapshots", "attempts.log", "roots", "operators", "receipts"):
+    for name in ("durations.sqlite", "snapshots", "attempts.log", "roots", "operators", "receipts"):
         found = [p for p in (built.root / "cache/state").rglob("*") if p.is_file() and name in p.parts]
         assert found, name
         for path in found:

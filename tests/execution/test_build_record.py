@@ -11,8 +11,7 @@ from mxt.execution.build_record import KEPT, BuiltStep, Recorder, find_record, r
 
 
 def record(state: Path, identity: str, *, success: bool = True) -> None:
-    listener = Recorder(state, identity)
-    listener("build_started", {"targets": ["//:x"], "actions": 1})
+    listener = Recorder(state, identity, ["//:x"])
     listener(
         "action_finished",
         {
