@@ -149,21 +149,9 @@ def _ending(
             break
     if run is not None:
         return "ok", float(run.wall_s), build
-    if not build and _is_locked(store, key):
+    if not build and store.locks.held(key):
         status = "running"
     return status, wall_s, build
-
-
-def _is_locked(store: Store, key: str) -> bool:
-    if not store.layout.lock(key).exists():
-        return False
-    try:
-        lock = store.locks.acquire(key, timeout_s=0)
-    except StoreError:
-        return False
-    if lock is not None:
-        lock.release()
-    return lock is None
 
 
 def _why(store: Store, key: str, began: float, times: Sequence[tuple[float, str]]) -> list[Change]:

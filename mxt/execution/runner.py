@@ -360,7 +360,10 @@ class Runner:
             self._warn(
                 f"{action.id} made other bytes than its lost result; the new one is used, the old one noted"
             )
-        self._store.outputs.materialise(recorded.current)
+        if recorded.outcome in (Outcome.FIRST, Outcome.SAME):
+            self._store.outputs.take_folder(started.layout.outputs, recorded.current)
+        else:
+            self._store.outputs.materialise(recorded.current)
         if action.progress:
             shutil.rmtree(self._store.layout.progress(key), ignore_errors=True)
         return recorded.current

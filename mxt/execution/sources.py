@@ -19,6 +19,7 @@ class Sources:
 
     def __init__(self, root: Path, store: Store) -> None:
         self._root = root
+        self._root_text = str(root)
         self._index = store.index
         self._files: dict[str, SourceFile] = {}
         self._trees: dict[str, SourceTree] = {}
@@ -50,7 +51,7 @@ class Sources:
     def changed(self, paths: Iterable[str]) -> str:
         """The first of these that somebody wrote to since it was hashed; "" if there is none."""
         for path in dict.fromkeys(paths):
-            full = self._root / path
+            full = Path(f"{self._root_text}/{path}")
             if path in self._trees:
                 if not self._index.tree_unchanged(full, self._trees[path]):
                     return path

@@ -181,17 +181,12 @@ class ActionCache:
         """Write a sealed record in one step; False if there is one already."""
         aside = write_aside(self.layout, data, mode=0o444, sealed=True)
         try:
-            for attempt in (0, 1):
-                try:
-                    os.link(aside, place)
-                    return True
-                except FileNotFoundError:
-                    if attempt:
-                        raise
-                    make_parent(place)
-                except FileExistsError:
-                    return False
-            return False
+            make_parent(place)  # a folder for each key: it is missing as a rule
+            try:
+                os.link(aside, place)
+            except FileExistsError:
+                return False
+            return True
         finally:
             os.unlink(aside)
 

@@ -252,16 +252,6 @@ class _Collection:
                 if name.endswith(".json") and pid.isdigit() and not _alive(pid):
                     self.swept.leftovers += 1
                     self._remove(path)
-        if not self.dry_run:
-            self._sweep_locks()
-
-    def _sweep_locks(self) -> None:
-        """Remove the lock files of builds that were killed; whoever lives has his locked."""
-        locks = Locks(self.layout)
-        for path in listing(self.layout.lock("x").parent):
-            name = path.name.removesuffix(".lock")
-            if name != "store" and (lock := locks.acquire(name, timeout_s=0)) is not None:
-                lock.release()  # which takes its file along
 
     def _is_new(self, path: Path) -> bool:
         try:

@@ -27,7 +27,7 @@ class Layout:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(os.path.abspath(root))
         self.text = str(self.root)
-        self._tmp_made = False
+        self._tmp = ""
 
     def blob(self, digest: str, executable: bool = False) -> str:
         """cas/ab/<digest>, with .x for the executable inode. Text, as this is the hot path."""
@@ -35,19 +35,19 @@ class Layout:
 
     def action(self, key: str) -> Path:
         """The folder of all realisations of an action key."""
-        return self.root / "ac" / key[:2] / key
+        return Path(f"{self.text}/ac/{key[:2]}/{key}")
 
     def runs(self, key: str) -> Path:
         """The folder of all runs of an action key."""
-        return self.root / "runs" / key[:2] / key
+        return Path(f"{self.text}/runs/{key[:2]}/{key}")
 
     def out(self, key: str) -> Path:
         """The folder where an action's outputs are materialised."""
-        return self.root / "out" / key
+        return Path(f"{self.text}/out/{key}")
 
     def evidence(self, key: str, run: str = "") -> Path:
         """The folder of a run's evidence, or of all runs of a key."""
-        return self.root / "evidence" / key / run
+        return Path(f"{self.text}/evidence/{key}/{run}")
 
     def progress(self, key: str) -> Path:
         """The folder of an unfinished action's checkpoints."""
@@ -62,7 +62,7 @@ class Layout:
         return self.root / "links" / digest
 
     def lock(self, name: str) -> Path:
-        return self.root / "locks" / f"{name}.lock"
+        return Path(f"{self.text}/locks/{name}.lock")
 
     @property
     def index(self) -> Path:
@@ -89,11 +89,10 @@ class Layout:
 
         Begins with the process id, by which gc knows the leftovers of dead processes.
         """
-        folder = os.fspath(self.tmp)
-        if not self._tmp_made:
-            os.makedirs(folder, exist_ok=True)
-            self._tmp_made = True
-        return f"{folder}/{os.getpid()}-{_token}-{next(_counter)}{suffix}"
+        if not self._tmp:
+            self._tmp = os.fspath(self.tmp)
+            os.makedirs(self._tmp, exist_ok=True)
+        return f"{self._tmp}/{os.getpid()}-{_token}-{next(_counter)}{suffix}"
 
     def create(self) -> None:
         """Make the store if there is none; refuse one that a newer mxt made. Cheap when it exists."""
@@ -128,7 +127,14 @@ class Layout:
 
 def make_parent(path: str | os.PathLike[str]) -> None:
     """Make the folder of path and all above it."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    folder = os.path.dirname(path)
+    try:
+        os.mkdir(folder)  # mostly it is this one alone that is missing
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise
 
 
 def write_atomic(layout: Layout, path: str | os.PathLike[str], data: bytes, *, mode: int = 0o644) -> None:

@@ -57,6 +57,27 @@ class Outputs:
                     remove_tree(aside)
         return place
 
+    def take_folder(self, folder: str | os.PathLike[str], realisation: Realisation) -> Path:
+        """As `materialise`, where `folder` holds just these outputs as links to their blobs: it is moved.
+
+        A folder that holds other folders, or that is on another file system, is left and made anew.
+        """
+        place = self.layout.out(realisation.key)
+        simple = all(o.kind == "file" and "/" not in o.path for o in realisation.outputs.values())
+        if simple and not os.path.lexists(place):
+            with explain_os_error("write outputs", place):
+                os.chmod(folder, 0o755)  # noqa: S103 - a folder that everybody may list
+                for attempt in (0, 1):
+                    try:
+                        os.rename(folder, place)
+                        return place
+                    except FileNotFoundError:
+                        if not attempt:
+                            make_parent(place)
+                    except OSError:  # another build was first
+                        break
+        return self.materialise(realisation)
+
     def intact(self, realisation: Realisation) -> bool:
         """Whether out/<key>/ holds exactly the outputs as mxt left them: names, kinds, sizes, seals."""
         place = self.layout.out(realisation.key)
