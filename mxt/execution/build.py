@@ -80,6 +80,7 @@ def build(
     """
     began = time.monotonic()
     store.create()
+    store.cas.settle_later = True
     store.outputs.register_root(root / OUTPUTS)
     lease = store.lease()
     sources = Sources(root, store)
@@ -119,6 +120,10 @@ def build(
         counts = outcome.counts
         results = {i: f for i in graph.actions if (f := runner.result(i)) is not None}
         built = Built(outcome, results, errors=list(outcome.errors))
+        try:
+            store.cas.settle()
+        except MxtError as error:
+            built.errors.append(error)
         if not outcome.interrupted:
             _link_results(root, store, graph, results, built, write_receipt)
         built.looked_at = sources.looked_at()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from mxt.action.action import Action, Output
 from mxt.errors import ActionError
@@ -17,8 +15,6 @@ from mxt.store.realisation import Output as Made
 from mxt.store.store import Store
 from mxt.store.tree import store_tree
 from mxt.store.tree_object import MAX_DEPTH
-
-MIN_PRIVATE = 6
 
 
 def check_outputs(action: Action, layout: Layout) -> None:
@@ -125,60 +121,6 @@ def _undeclared(root: Path, declared: Mapping[str, Output]) -> Iterator[str]:
                 stack.append(path)
             else:
                 yield path
-
-
-def check_private(action: Action, layout: Layout) -> None:
-    """Raises ActionError where an output contains a path of this machine.
-
-    Texts shorter than 6 bytes are looked for in text files only: weights hold every short sequence.
-    """
-    needles = [os.fsencode(text) for text in layout.private if len(text) > 1]
-    for output in action.outputs:
-        for path in _files(layout.outputs / output.path):
-            found = _contains(path, needles)
-            if found is not None:
-                raise ActionError(
-                    f"output '{path.relative_to(layout.outputs)}' contains the path '{os.fsdecode(found)}'",
-                    hint="it would differ on another machine; write paths relative to the working folder",
-                )
-
-
-def _files(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
-    for folder, _, names in os.walk(path):
-        for name in names:
-            yield Path(folder, name)
-
-
-def _contains(path: Path, needles: Sequence[bytes]) -> bytes | None:
-    if path.is_symlink():
-        return None
-    size = path.stat().st_size
-    if size == 0:
-        return None
-    with path.open("rb") as file:
-        if size <= 1 << 16:
-            data: Any = file.read()
-            return _search(data, needles, data[:8192])
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _search(data, needles, data[:8192])
-
-
-def _search(data: Any, needles: Sequence[bytes], head: bytes) -> bytes | None:
-    binary = b"\0" in head
-    for needle in needles:
-        if binary and len(needle) < MIN_PRIVATE:
-            continue
-        at = data.find(needle)
-        while at >= 0:
-            after = data[at + len(needle) : at + len(needle) + 1]
-            # "/home/ann" inside "/home/anna" is somebody else's path
-            if not (after.isalnum() or after in (b"_", b"-")):
-                return needle
-            at = data.find(needle, at + 1)
-    return None
 
 
 def take(store: Store, action: Action, layout: Layout) -> dict[str, Made]:

@@ -20,9 +20,10 @@ from mxt.action.key import InputDigest, Key, action_form, action_key
 from mxt.errors import ActionError, MxtError, PlatformError, StageError, StoreError
 from mxt.execution.attempts import Attempts
 from mxt.execution.environment import Environments
-from mxt.execution.harvest import check_outputs, check_private, make_readable, take
+from mxt.execution.harvest import check_outputs, make_readable, take
 from mxt.execution.machine import gpu_count, machine_facts
 from mxt.execution.prepare import Layout, prepare
+from mxt.execution.private import PrivateSearch
 from mxt.execution.process import Process, tail
 from mxt.execution.sandbox import bubblewrap
 from mxt.execution.sources import Sources
@@ -325,8 +326,11 @@ class Runner:
         if action.params.get("executable") is True:
             for output in action.outputs:
                 (started.layout.outputs / output.path).chmod(0o755)
-        check_private(action, started.layout)
-        outputs = take(self._store, action, started.layout)
+        search = PrivateSearch(action, started.layout)
+        try:
+            outputs = take(self._store, action, started.layout)
+        finally:
+            search.finish()
         changed = self._changed_source(action)
         if changed:
             raise ActionError(

@@ -3,8 +3,10 @@
 How it stays whole. A blob appears by link or rename of a finished file, so it is there or not, also
 after SIGKILL. It is read-only and sealed (see layout.SEAL_NS): a look-up costs one lstat, and only a
 blob whose size or seal is wrong is hashed again; if its bytes are wrong too, it is moved to
-quarantine/ and is a miss. Files of 8 MiB and more are synced to the disk first, for they are costly
-to make; smaller ones are not: what a power cut leaves of them has the wrong size and is a miss.
+quarantine/ and is a miss. Files of 8 MiB and more are synced to the disk before they are sealed, for they
+are costly to make; smaller ones are not: what a power cut leaves of them has the wrong size and is a miss.
+A build lets the disk work while it goes on (`settle_later`), and waits for it at its end: until then such a
+blob has no seal, and whoever else looks at it hashes it.
 """
 
 from __future__ import annotations
@@ -13,12 +15,16 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mxt.errors import StoreError
 from mxt.store.copy_file import copy_file
-from mxt.store.digest import EMPTY, Digest, FileHash, hash_bytes, hash_fd, hash_file, kind_of, open_regular
+from mxt.store.digest import EMPTY, Digest, FileHash, hash_bytes, hash_file, hash_whole, kind_of, open_regular
 from mxt.store.layout import SEAL_TIMES, Layout, is_sealed, make_parent, write_aside
 from mxt.store.os_errors import explain_os_error
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 _SYNC_FROM = 8 << 20
 _CANNOT_LINK = {errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.EACCES}
@@ -39,6 +45,10 @@ class Cas:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
+        self.settle_later = False
+        self._unsettled: dict[str, int] = {}  # place -> inode
+        self._settling: list[Future[None]] = []
+        self._pool: ThreadPoolExecutor | None = None
 
     # looking
 
@@ -134,17 +144,50 @@ class Cas:
                 self.copy_in(source, digest, executable=executable)
                 self._relink(place, source)
                 return
-            if facts.st_size >= _SYNC_FROM:
-                _sync(source)
             os.chmod(source, 0o555 if executable else 0o444)
-            os.utime(source, ns=SEAL_TIMES)
+            later = facts.st_size >= _SYNC_FROM and self.settle_later
+            if later:
+                self._unsettled[place] = facts.st_ino
+            else:
+                if facts.st_size >= _SYNC_FROM:
+                    _sync(source)
+                os.utime(source, ns=SEAL_TIMES)
             try:
                 if not self._link(source, place, digest, facts.st_size, executable):
                     self._relink(place, source)
+                    if later and self._unsettled.get(place) == facts.st_ino:
+                        del self._unsettled[place]
+                elif later:
+                    self._settle(place)
             except OSError as error:
                 if error.errno not in _CANNOT_LINK:
                     raise
                 self.copy_in(source, digest, executable=executable)
+
+    def _settle(self, place: str) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        def work() -> None:
+            try:
+                _sync(place)
+                os.utime(place, ns=SEAL_TIMES)
+            finally:
+                self._unsettled.pop(place, None)
+
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(2, thread_name_prefix="settle")
+        self._settling.append(self._pool.submit(work))
+
+    def settle(self) -> None:
+        """Wait until all that was adopted is on the disk and sealed. Raises StoreError where it cannot be."""
+        waiting, self._settling = self._settling, []
+        for future in waiting:
+            with explain_os_error("write an output to the disk", self.layout.root):
+                future.result()
+
+    def is_settling(self, facts: os.stat_result) -> bool:
+        """Whether these are the facts of a blob that this process adopted and the disk has not confirmed."""
+        return bool(self._unsettled) and facts.st_ino in self._unsettled.values()
 
     def copy_in(self, path: str | os.PathLike[str], digest: str, *, executable: bool = False) -> None:
         """Copy a file into the store (reflink where the filesystem can), leaving it as it is.
@@ -214,7 +257,8 @@ class Cas:
         right_size = facts.st_size == size if size is not None else facts.st_size > 0 or digest == EMPTY
         if stat.S_ISREG(facts.st_mode):
             right_mode = bool(facts.st_mode & stat.S_IXUSR) == executable
-            if trust_seal and right_size and right_mode and is_sealed(facts):
+            kept = is_sealed(facts) or self._unsettled.get(place) == facts.st_ino
+            if trust_seal and right_size and right_mode and kept:
                 return True
             if right_size:
                 try:
@@ -222,7 +266,7 @@ class Cas:
                 except OSError:
                     return False
                 try:
-                    if hash_fd(fd).digest == digest:
+                    if hash_whole(fd).digest == digest:
                         self._seal(fd, executable)
                         return True
                 except OSError:  # a bad sector: not readable is not there

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mxt.errors import StoreError
 from mxt.store.database import Database
-from mxt.store.digest import Digest, hash_fd, kind_of, open_regular
+from mxt.store.digest import Digest, hash_whole, kind_of, open_regular
 from mxt.store.layout import Layout
 from mxt.store.os_errors import explain_os_error
 from mxt.store.slices import Slice, cut_lines
@@ -211,7 +211,7 @@ def _read(path: str | os.PathLike[str], facts: os.stat_result) -> SourceFile:
         with explain_os_error("read a source file", path):
             fd = open_regular(path)
             try:
-                digest, size, _other = hash_fd(fd)
+                digest, size, _other = hash_whole(fd)
                 after = os.fstat(fd)
             finally:
                 os.close(fd)

@@ -156,11 +156,27 @@ class Outputs:
             if parent in broken:  # its folder is made anew, with everything in it
                 broken.add(relative)
                 continue
-            if not _as_expected(path, entry):
+            if not self._as_expected(path, entry):
                 if entry.kind == "dir":
                     broken.add(relative)
                 yield path, (entry if entry.kind != "parent" else None)
         yield from self._strangers(str(place), expected)
+
+    def _as_expected(self, path: str, entry: Entry) -> bool:
+        try:
+            facts = os.lstat(path)
+        except OSError:
+            return False
+        if entry.kind in ("dir", "parent"):
+            return stat.S_ISDIR(facts.st_mode)
+        if entry.kind == "symlink":
+            return stat.S_ISLNK(facts.st_mode) and os.readlink(path) == entry.target
+        return (
+            stat.S_ISREG(facts.st_mode)
+            and facts.st_size == entry.size
+            and (is_sealed(facts) or self.cas.is_settling(facts))
+            and bool(facts.st_mode & stat.S_IXUSR) == entry.executable
+        )
 
     @staticmethod
     def _strangers(place: str, expected: Mapping[str, Entry]) -> Iterator[tuple[str, None]]:
@@ -242,23 +258,6 @@ class Outputs:
         if not place.exists():
             with explain_os_error("register a workspace with the store", place):
                 write_atomic(self.layout, place, os.fsencode(text))
-
-
-def _as_expected(path: str, entry: Entry) -> bool:
-    try:
-        facts = os.lstat(path)
-    except OSError:
-        return False
-    if entry.kind in ("dir", "parent"):
-        return stat.S_ISDIR(facts.st_mode)
-    if entry.kind == "symlink":
-        return stat.S_ISLNK(facts.st_mode) and os.readlink(path) == entry.target
-    return (
-        stat.S_ISREG(facts.st_mode)
-        and facts.st_size == entry.size
-        and is_sealed(facts)
-        and bool(facts.st_mode & stat.S_IXUSR) == entry.executable
-    )
 
 
 def _aside(path: str) -> str:
