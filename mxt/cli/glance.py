@@ -24,23 +24,37 @@ looks: dict[str, Look | None] = {}
 
 
 def nothing_to_do(args: Sequence[str]) -> bool:
-    """Whether a build of these labels has nothing to do; says so if it has not. args: no options."""
+    """Whether a build with these arguments has nothing to do; says so if it has not."""
     # time, not the module of that name: it is built in, and imported by every Python at its start
     import time
 
     began = time.monotonic()
-    if not args or any(arg.startswith("-") for arg in args):
-        return False
-    found = find(os.environ)
+    labels = _labels(args)
+    found = find(os.environ) if labels else None
     if found is None:
         return False
     root, store = found
-    request = request_text(root, args)
+    request = request_text(root, labels)
     seen = looks[request] = look(place(store, request), root, engine_identity(), request)
     if seen is None or not seen.nothing_to_do:
         return False
     sys.stdout.write(null_line(seen.actions, time.monotonic() - began))
     return True
+
+
+def _labels(args: Sequence[str]) -> list[str]:
+    """The labels; none where an option is among them that says more than how to run what must run."""
+    labels = []
+    waiting = iter(args)
+    for arg in waiting:
+        if not arg.startswith("-"):
+            labels.append(arg)
+        elif arg in ("-j", "--jobs"):
+            if not next(waiting, "").lstrip("0").isdecimal():
+                return []
+        elif arg not in ("-k", "--keep-going", "--no-sandbox"):
+            return []
+    return labels
 
 
 def null_line(actions: int, seconds: float) -> str:
