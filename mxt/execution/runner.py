@@ -249,8 +249,9 @@ class Runner:
             sandboxed=sandboxed,
         )
         if self._warden is None:
-            self._warden = Warden()
+            # in this order: the one that is forked second holds the other's pipe, whose end the warden must see
             self._sweeper = Sweeper()
+            self._warden = Warden()
         if self._attempts is None:
             self._attempts = Attempts(layout_paths.state / "attempts.log")
         log = evidence / "log.txt"
