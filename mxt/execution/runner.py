@@ -249,7 +249,7 @@ class Runner:
             sandboxed=sandboxed,
         )
         if self._warden is None:
-            # in this order: what is forked second holds the first one's pipe, and the warden waits for its end
+            # in this order: what is forked second holds the first's pipe, and the warden waits for its end
             self._sweeper = Sweeper()
             self._warden = Warden()
         if self._attempts is None:
