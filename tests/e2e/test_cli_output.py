@@ -47,7 +47,7 @@ def ws(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     workspace.write("MXTBUILD", FILES)
     workspace.write("rules/talk.py", TALK)
     workspace.run("trust")
-    for name in ("NO_COLOR", "COLUMNS", "LINES"):
+    for name in ("NO_COLOR", "COLUMNS", "LINES", "CI"):
         workspace.env.pop(name, None)
     return workspace
 

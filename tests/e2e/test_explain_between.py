@@ -43,8 +43,8 @@ def test_two_builds(ws: Workspace) -> None:
     new, old = (one["build"] for one in builds)
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d"
     assert re.match(
-        rf"older  {old[:8]}  {time}  ok: 4 executed  //:x\n"
-        rf"newer  {new[:8]}  {time}  ok: 3 executed, 1 cached  //:x\n\n",
+        rf"older  {old[:8]}  {time}  ok: 4 executed  :x\n"
+        rf"newer  {new[:8]}  {time}  ok: 3 executed, 1 cached  :x\n\n",
         result.out,
     )
     assert body(result.out) == (

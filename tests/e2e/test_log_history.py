@@ -108,10 +108,10 @@ def test_builds(ran: Workspace) -> None:
     out = ran.run("log", "--builds", env={"COLUMNS": "80"}).out
     assert tidy(out) == (
         "build     began                  took  result           ran  targets\n"
-        "HHHHHHHH  YYYY-MM-DD HH:MM          T  ok               1/1  //:a\n"
-        "HHHHHHHH  YYYY-MM-DD HH:MM          T  ok               1/1  //:a\n"
-        "HHHHHHHH  YYYY-MM-DD HH:MM          T  failed           1/1  //:a\n"
-        "HHHHHHHH  YYYY-MM-DD HH:MM          T  ok               1/1  //:a\n"
+        "HHHHHHHH  YYYY-MM-DD HH:MM          T  ok               1/1  :a\n"
+        "HHHHHHHH  YYYY-MM-DD HH:MM          T  ok               1/1  :a\n"
+        "HHHHHHHH  YYYY-MM-DD HH:MM          T  failed           1/1  :a\n"
+        "HHHHHHHH  YYYY-MM-DD HH:MM          T  ok               1/1  :a\n"
     )
     ran.write("MXTBUILD", 'genrule(name = "b", outs = ["o"], cmd = "touch $@")')
     ran.build(":b")
