@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 examples:
-  mxt cache info             where the store is, what takes how much, what gc would free
-  mxt cache check            hash everything again; exit 1 and every damage named if one is found
+  mxt cache info             what takes how much, and what gc would free
+  mxt cache check            hash everything again; name every damage, exit 1
   mxt cache check --quick    sizes, links and records only
-  mxt cache repair           set damaged files aside, link again what is whole elsewhere in the store
+  mxt cache repair           set damaged files aside, link whole ones again
 
 Builds may run meanwhile. A repair deletes nothing: what is damaged goes to quarantine/, which the next
 'mxt gc' empties, and the next build makes it anew.

@@ -12,9 +12,9 @@ from mxt.errors import EXIT_OK
 
 EXAMPLES = """
 examples:
-  mxt completion bash    in ~/.bashrc: source <(mxt completion bash)
-  mxt completion zsh     in ~/.zshrc, behind compinit: source <(mxt completion zsh)
-  mxt completion fish    once: mxt completion fish > ~/.config/fish/completions/mxt.fish
+  source <(mxt completion bash)     in ~/.bashrc
+  source <(mxt completion zsh)      in ~/.zshrc, behind compinit
+  mxt completion fish > ~/.config/fish/completions/mxt.fish     once
 
 Completed are verbs, options, and the labels of what was last built; for that nothing is loaded or run but
 the mxt that wrote the script.

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 examples:
-  mxt doctor                     this machine, and the workspace if there is one
-  mxt doctor //recipes:demo      also what the target needs, before a build starts
-  mxt doctor --deep              read every installed file, import torch
+  mxt doctor                   this machine, and the workspace if there is one
+  mxt doctor //recipes:demo    also what the target needs, before a build starts
+  mxt doctor --deep            read every installed file, import torch
   mxt doctor --json | jq '.findings[] | select(.status != "ok")'
 
 Exit code 1 when something would make builds fail.

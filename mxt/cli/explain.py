@@ -20,9 +20,9 @@ EXAMPLES = """
 examples:
   mxt explain //recipes:tiny_sft_lora          what would run, and why
   mxt explain //recipes:tiny_sft_lora.train    one stage, or its last change
-  mxt explain --between last~1 last            what changed from one build to the next
-  mxt explain //recipes:tiny_sft_lora --between 3f9a 77c1    the same for one target, builds by identity
-  mxt explain A/receipt.dsse.json B/receipt.dsse.json        where two receipts part, also a colleague's
+  mxt explain --between last~1 last            what changed between two builds
+  mxt explain //recipes:tiny_sft_lora --between 3f9a 77c1    for one target
+  mxt explain A/receipt.dsse.json B/receipt.dsse.json        where two part
 
 'mxt log --builds' lists the builds: last is the newest, last~1 the one before, others go by their identity
 or its beginning. What changed only because something that it reads changed is listed apart.

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 examples:
-  mxt gc                     delete results, blobs and old progress that nothing refers to
-  mxt gc -n                  say what would go, delete nothing
-  mxt gc --max-size 50GB     delete only until the store takes no more than that
+  mxt gc                   delete results, blobs and old progress of no use
+  mxt gc -n                say what would go, delete nothing
+  mxt gc --max-size 50GB   delete only until the store takes no more than that
 
 Kept are the results that mxt-out links to, pinned ones, what running builds hold, and progress
 younger than 14 days. With --max-size other results stay as long as they fit: those that no build has

@@ -14,7 +14,7 @@ from mxt.errors import EXIT_OK, UsageError
 
 EXAMPLES = """
 examples:
-  mxt init demo                       a workspace in demo/, with a recipe that trains on a CPU
+  mxt init demo                       a workspace in demo/ that trains on a CPU
   mxt init --list                     the recipes to start from
   mxt init . --recipe tiny_sft_full   in this folder, from another recipe
   mxt init demo --data rows.jsonl     to train on your own rows

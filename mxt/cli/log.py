@@ -24,7 +24,7 @@ examples:
   mxt log //recipes:tiny_sft_lora.shards --action 0001   one of several actions
   mxt log //recipes:tiny_sft_lora.train --list     its evidence files
   mxt log //recipes:tiny_sft_lora.train --file metrics.jsonl
-  mxt log //recipes:tiny_sft_lora.train --history  all its runs: when, how long, why
+  mxt log //recipes:tiny_sft_lora.train --history  all its runs, and why
   mxt log //recipes:tiny_sft_lora.train --run 2    what its second run said
   mxt log --builds                                 the last builds, newest first
 

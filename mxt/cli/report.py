@@ -14,7 +14,7 @@ EXAMPLES = """
 examples:
   mxt report //recipes:tiny_sft_lora             beside its receipt: report.html
   mxt report //recipes:tiny_sft_lora -o run.html
-  mxt report old/receipt.dsse.json -o old.html   an older receipt, with what evidence this store has
+  mxt report old/receipt.dsse.json -o old.html   with what evidence is left
   mxt report //recipes:tiny_sft_lora -o - | gzip > report.html.gz
 
 Every build of a recipe writes the report; this writes it anew, runs nothing and changes nothing else.
