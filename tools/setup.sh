@@ -162,7 +162,7 @@ set_up() {
   rm -rf "$venv/tmp"
   # the lock beside the pins says what must be there now; say so at once, not in the middle of a build
   if [[ -f ${pins%.txt}.lock.json ]] \
-    && ! "$venv/bin/python" -I -S "$here/mxt/__main__.py" toolchain check --lock "${pins%.txt}.lock.json" > "$log" 2>&1; then
+    && ! "$venv/bin/python" -I -S "$here/mxt/__main__.py" toolchain check --contents --lock "${pins%.txt}.lock.json" > "$log" 2>&1; then
     cat "$log" >&2
     fail "what pip installed is not what the toolchain is locked to" \
       "torch must be the CPU build (its version ends in +cpu): give pip the source of PyTorch's CPU wheels" \

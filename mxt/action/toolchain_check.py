@@ -33,6 +33,18 @@ class Depth(IntEnum):
     CONTENTS = 2
 
 
+def memory_of(site: Path) -> Path | None:
+    """Where checks of this environment remember what they saw: for the user, not for a store, as reading two
+    gigabytes once for each new store would be most of what mxt adds to a first build. None without a home."""
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    if not os.path.isabs(base):
+        base = os.path.expanduser("~/.cache")
+    if not os.path.isabs(base):
+        return None
+    name = hashlib.sha256(os.fsencode(os.path.realpath(site))).hexdigest()[:16]
+    return Path(base, "mxt", "environments", f"{name}.json")
+
+
 def check(
     lock: Lock,
     site: Path,

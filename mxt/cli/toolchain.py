@@ -103,11 +103,13 @@ def _of_labels(args: Namespace) -> Iterator[_Place]:
 
 def _check(place: _Place, args: Namespace) -> None:
     from mxt.action.toolchain import Depth, read_lock, require
+    from mxt.action.toolchain_check import memory_of
 
     lock = read_lock(place.path, place.shown)
     require(
         lock,
         _site(),
+        state=memory_of(_site()),
         depth=Depth.CONTENTS if args.contents else Depth.RECORDS,
         progress=_show_progress if args.contents and sys.stderr.isatty() else None,
     )

@@ -32,20 +32,18 @@ def software_findings(root: Path | None, state: Path | None, *, deep: bool = Fal
 
 def _environment(root: Path | None, state: Path | None, *, deep: bool) -> Iterator[Finding]:
     """Every lock of the workspace, or mxt's own, against what is installed."""
-    from mxt.action.toolchain_check import Depth, check
+    from mxt.action.toolchain_check import Depth, check, memory_of
     from mxt.action.toolchain_lock import read_lock
     from mxt.execution.prepare import site_packages
 
     site = Path(os.path.realpath(site_packages()))
     base = root if root is not None and (root / "toolchains").is_dir() else _CHECKOUT
-    # without a store nothing is remembered between checks
-    memory = state / "checked.json" if state is not None and state.is_dir() else None
     for path in sorted((base / "toolchains").glob("*.lock.json")):
         shown = str(path.relative_to(base)) if base == root else str(path)
         try:
             lock = read_lock(path, shown)
             depth = Depth.CONTENTS if deep else Depth.RECORDS
-            differences = check(lock, site, state=memory, depth=depth)
+            differences = check(lock, site, state=memory_of(site), depth=depth)
         except MxtError as error:
             yield Finding("environment", FAIL, str(error).partition("\n")[0], error.hint)
             continue

@@ -112,7 +112,7 @@ class Environments:
             return Code(site, inside, [(site, inside)], engine, engine, own)
         from mxt.action.site_view import site_view
         from mxt.action.toolchain import mismatch, read_lock
-        from mxt.action.toolchain_check import Depth, check
+        from mxt.action.toolchain_check import Depth, check, memory_of
 
         shown = self._toolchains.get(toolchain, "")
         lock = read_lock(self._lock(toolchain), shown)
@@ -129,8 +129,7 @@ class Environments:
                     f"reading {total} distributions to check them against {shown}; once for each change"
                 )
 
-        state = self._folder / "checked.json"
-        differences = check(lock, Path(site), state=state, depth=Depth.FILES, progress=progress)
+        differences = check(lock, Path(site), state=memory_of(Path(site)), depth=Depth.FILES, progress=progress)
         if differences:
             raise mismatch(lock, differences)
         view = site_view(lock, Path(site), self._folder)

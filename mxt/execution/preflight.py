@@ -138,13 +138,14 @@ def _toolchain_error(root: Path, state: Path, lock_path: str | None, *, imports:
         )
     if not imports:
         return None
-    from mxt.action.toolchain_check import check
+    from mxt.action.toolchain_check import check, memory_of
     from mxt.action.toolchain_lock import mismatch, read_lock
     from mxt.execution.prepare import site_packages
 
     try:
         lock = read_lock(root / lock_path, lock_path)
-        differences = check(lock, Path(os.path.realpath(site_packages())), state=state / "checked.json")
+        site = Path(os.path.realpath(site_packages()))
+        differences = check(lock, site, state=memory_of(site))
     except MxtError as error:
         return error
     return mismatch(lock, differences) if differences else None

@@ -69,6 +69,8 @@ class Workspace:
             **{k: v for k, v in os.environ.items() if not k.startswith(("MXT_", "XDG_"))},
             "HOME": str(home),
             "XDG_CONFIG_HOME": str(home / ".config"),
+            # what is known of the environment, by stat tuples: reading it once is enough for all tests
+            "XDG_CACHE_HOME": str(REPOSITORY / ".venv/cache-of-tests"),
             "PYTHONPATH": str(REPOSITORY),
             "NO_COLOR": "1",
         }
