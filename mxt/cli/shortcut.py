@@ -93,13 +93,13 @@ def left_behind(session: Session, graph: ActionGraph, built: Built) -> LeftBehin
             # looked at twice, with an edit between: no stat will do, so the next build looks properly
             loading[path] = UNSURE
     results: dict[str, Stat | None] = {}
-    for path, is_folder in built.shown.items():
-        results[path] = stat_of(f"{root}/{path}")
+    for path, (own, is_folder) in built.shown.items():
+        results[path] = stat_of(own)
         if is_folder:
-            for folder, folders, names in os.walk(f"{root}/{path}"):
+            for folder, folders, names in os.walk(own):
                 for name in (*folders, *names):
                     full = os.path.join(folder, name)
-                    results[os.path.relpath(full, root)] = stat_of(full)
+                    results[path + full[len(own) :]] = stat_of(full)
     for receipt in built.receipts:
         for path in (receipt, report_beside(receipt)):
             results[path] = stat_of(os.path.join(root, path))

@@ -30,7 +30,8 @@ OUTPUTS = "mxt-out"
 class Built:
     """How a build went. results: by action. links: of bundles, below the root -> target, as left in mxt-out.
 
-    shown: requested targets' outputs by their paths through mxt-out -> whether it is a folder.
+    shown: requested targets' outputs by their paths through mxt-out -> where this build's own lies (another
+    may have turned the link since), and whether it is a folder.
     looked_at: every source with its stat tuple. errors: everything that went wrong.
     """
 
@@ -38,7 +39,7 @@ class Built:
     results: dict[ActionId, Found]
     links: dict[str, str] = field(default_factory=dict)
     receipts: list[str] = field(default_factory=list)
-    shown: dict[str, bool] = field(default_factory=dict)
+    shown: dict[str, tuple[str, bool]] = field(default_factory=dict)
     looked_at: Mapping[str, Stat | None] = field(default_factory=dict)
     errors: list[MxtError] = field(default_factory=list)
     wall_s: float = 0.0
@@ -192,7 +193,8 @@ def _link_target(
         out = store.outputs.materialise(realisation)
         link = f"{place}/{identity.name}" if identity.name else place
         _make_link(root, store, target.label, link, out)
-        built.shown.update((f"{link}/{o.path}", o.kind == "dir") for o in realisation.outputs.values())
+        for output in realisation.outputs.values():
+            built.shown[f"{link}/{output.path}"] = (f"{out}/{output.path}", output.kind == "dir")
     if several:
         _remove_links(root / place, {identity.name for identity in target.actions})
 
