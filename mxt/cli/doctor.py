@@ -90,8 +90,7 @@ def _look(args: Namespace) -> Iterator[Finding]:
 
     workspace = _workspace(args)
     root = workspace.root if workspace is not None else None
-    state = workspace.store / "toolchains" if workspace is not None else None
-    yield from software_findings(root, state, deep=args.deep)
+    yield from software_findings(root, deep=args.deep)
     yield from machine_findings()
     yield from device_findings(deep=args.deep)
     yield from network_findings()
@@ -131,8 +130,7 @@ def _targets(args: Namespace) -> Iterator[Finding]:
     try:
         graph = session.analyse(session.resolve(args.labels))
         runner = session.runner(graph)
-        state = session.store.layout.root / "toolchains"
-        yield from target_findings(" ".join(args.labels), session.root, state, graph, runner)
+        yield from target_findings(" ".join(args.labels), session.root, graph, runner)
     except MxtError as error:
         yield broken(error)
     finally:

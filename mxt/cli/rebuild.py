@@ -6,10 +6,8 @@ import os
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from mxt.action.action import ActionId
-from mxt.graph.kept_graph import KeptGraph, keepable
-from mxt.graph.snapshot import Look, mend
-from mxt.loading.reads import stat_of
+from mxt.graph.kept_graph import DamagedGraph, KeptGraph, keepable
+from mxt.graph.snapshot import Look, drop, mend
 
 if TYPE_CHECKING:
     from mxt.cli.session import Session
@@ -24,12 +22,18 @@ def keep_graph(snapshot: str, graph: ActionGraph, built: Built) -> str:
 
     if not keepable(graph):
         return ""
-    name = f"{os.path.basename(snapshot)}.{os.urandom(4).hex()}.graph"
-    os.makedirs(os.path.dirname(snapshot), exist_ok=True)
-    kept = KeptGraph(f"{os.path.dirname(snapshot)}/{name}")
-    keys = {identity: found.key.digest for identity, found in built.results.items()}
-    kept.write(graph, keys, result_places(graph))
-    kept.close()
+    folder, name = os.path.split(snapshot)
+    name = f"{name}.{os.urandom(4).hex()}.graph"
+    kept = KeptGraph(f"{folder}/{name}")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        keys = {identity: found.key.digest for identity, found in built.results.items()}
+        kept.write(graph, keys, result_places(graph))
+    except (OSError, DamagedGraph):
+        drop(f"{folder}/{name}")
+        return ""
+    finally:
+        kept.close()
     return name
 
 
@@ -38,29 +42,30 @@ def rebuild(session: Session, shortcut: Shortcut, look: Look, args: Namespace, b
     if look.elsewhere or not look.graph:
         return None
     from mxt.cli.build import execute, report
+    from mxt.cli.shortcut import shown_results
     from mxt.execution.build import Forgotten
 
-    # before anything else: what is written to them from now on shows
-    touched = {path: stat_of(os.path.join(session.root, path)) for path in look.touched}
     kept = KeptGraph(f"{os.path.dirname(shortcut.file)}/{look.graph}")
     try:
-        affected = kept.affected(str(session.root), look.changed)
-        if affected is None:
-            return None
-        graph = affected.graph
         try:
+            affected = kept.affected(str(session.root), look.changed)
+            if affected is None or affected.generation != look.generation:
+                return None
+            graph = affected.graph
             built = execute(session, graph, args, known=affected.known, untouched=kept.untouched)
-        except Forgotten:
+        except (DamagedGraph, Forgotten):
             return None
         if not (built.errors or built.outcome.interrupted):
-            keys: dict[ActionId, str] = {i: found.key.digest for i, found in built.results.items()}
-            kept.update({i: key for i, key in keys.items() if i in graph.actions})
-            fresh = dict(built.looked_at)
-            fresh.update((p, stat_of(f"{session.root}/{p}")) for p in built.shown)
-            fresh.update(touched)
-            mend(shortcut.file, fresh)
+            keys = {i: found.key.digest for i, found in built.results.items() if i in graph.actions}
+            try:
+                kept.update(keys, look.generation + 1)
+            except DamagedGraph:
+                drop(shortcut.file)
+            else:
+                fresh = {**built.looked_at, **dict(shown_results(built)), **look.touched}
+                mend(shortcut.file, look, fresh)
         counts = built.outcome.counts
         counts["cached"] = counts.get("cached", 0) + look.actions - len(graph.actions)
-        return report(graph, built, began, kept.places())
+        return report(graph, built, began, affected.places)
     finally:
         kept.close()

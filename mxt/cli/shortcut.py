@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ class Shortcut:
         folder, name = os.path.split(self.file)
         with contextlib.suppress(OSError):
             for other in os.listdir(folder):
-                if other.startswith(f"{name}.") and other.endswith(".graph") and other != kept:
+                if other.startswith(f"{name}.") and ".graph" in other and other != kept:
                     os.unlink(f"{folder}/{other}")
 
 
@@ -92,32 +92,44 @@ def left_behind(session: Session, graph: ActionGraph, built: Built) -> LeftBehin
         elif loading[path] != stat:
             # looked at twice, with an edit between: no stat will do, so the next build looks properly
             loading[path] = UNSURE
-    results: dict[str, Stat | None] = {}
-    for path, (own, is_folder) in built.shown.items():
-        results[path] = stat_of(own)
-        if is_folder:
-            for folder, folders, names in os.walk(own):
-                for name in (*folders, *names):
-                    full = os.path.join(folder, name)
-                    results[path + full[len(own) :]] = stat_of(full)
+    results: dict[str, Stat | None] = dict(shown_results(built))
     for receipt in built.receipts:
         for path in (receipt, report_beside(receipt)):
             results[path] = stat_of(os.path.join(root, path))
-    listed = _folders(root, loading)
+    # a folder that is a source counts by all that is in it, not by what it lists
+    listed = _folders(root, {path: stat for path, stat in loading.items() if path not in built.looked_at})
     for path in listed:
         del loading[path]
     return LeftBehind(loading, listed, sources, results)
 
 
+def shown_results(built: Built) -> Iterator[tuple[str, Stat | None]]:
+    """Requested targets' results by their paths through mxt-out, with the stat tuples of this build's own.
+
+    Another build may have turned the links since: then these paths show other files, which differ.
+    """
+    for path, (own, is_folder) in built.shown.items():
+        yield path, stat_of(own)
+        if is_folder:
+            for folder, folders, names in os.walk(own):
+                for name in (*folders, *names):
+                    full = os.path.join(folder, name)
+                    yield path + full[len(own) :], stat_of(full)
+
+
 def _folders(root: str, loading: Mapping[str, Stat | None]) -> dict[str, tuple[Stat, int]]:
     """Those of the paths that are folders, and as they were when they were listed, with what they list."""
     found: dict[str, tuple[Stat, int]] = {}
-    for path, seen in loading.items():
-        full = os.path.join(root, path)
-        if seen is None or not os.path.isdir(full):
-            continue
-        with contextlib.suppress(OSError):
-            digest = listing(full)
-            if stat_of(full) == seen:
-                found[path] = (seen, digest)
+    back = os.getcwd()
+    os.chdir(root)  # as the look at a snapshot does, so that both see the same
+    try:
+        for path, seen in loading.items():
+            if seen is None or not os.path.isdir(path):
+                continue
+            with contextlib.suppress(OSError):
+                digest = listing(path)
+                if stat_of(path) == seen:
+                    found[path] = (seen, digest)
+    finally:
+        os.chdir(back)
     return found

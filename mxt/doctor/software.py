@@ -19,18 +19,18 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 _SHOWN = 3
 
 
-def software_findings(root: Path | None, state: Path | None, *, deep: bool = False) -> Iterator[Finding]:
-    """root: the workspace, if there is one; state: its store's folder of toolchains."""
+def software_findings(root: Path | None, *, deep: bool = False) -> Iterator[Finding]:
+    """root: the workspace, if there is one."""
     yield Finding(
         "python", OK, f"{platform.python_implementation()} {platform.python_version()} in {sys.prefix}"
     )
-    yield from _environment(root, state, deep=deep)
+    yield from _environment(root, deep=deep)
     yield _sandbox()
     yield _compiler()
     yield _git()
 
 
-def _environment(root: Path | None, state: Path | None, *, deep: bool) -> Iterator[Finding]:
+def _environment(root: Path | None, *, deep: bool) -> Iterator[Finding]:
     """Every lock of the workspace, or mxt's own, against what is installed."""
     from mxt.action.toolchain_check import Depth, check, memory_of
     from mxt.action.toolchain_lock import read_lock

@@ -16,9 +16,9 @@ from mxt.graph.graph import ActionGraph
 
 
 def target_findings(
-    area: str, root: Path, state: Path, graph: ActionGraph, runner: Runner
+    area: str, root: Path, graph: ActionGraph, runner: Runner
 ) -> Iterator[Finding]:
-    """area: what the user named. state: the store's folder of toolchains. The runner knows its sources."""
+    """area: what the user named. The runner knows its sources."""
     plan = forecast(graph, runner)
     left = [f for f in plan if f.status != "cached"]
     cached = len(plan) - len(left)
@@ -27,7 +27,7 @@ def target_findings(
         area, OK, f"{count}: {len(left)} to run, {cached} cached" if left else f"{count}, all cached"
     )
     yield Finding(area, OK, f"needs {_needs(graph)}")
-    for obstacle in obstacles(root, state, graph, runner):
+    for obstacle in obstacles(root, graph, runner):
         yield _obstacle(obstacle)
     yield from _network(left)
 

@@ -107,7 +107,7 @@ def build(
         begun = True
         events.emit("build_started", targets=list(graph.requested), actions=len(graph.actions))
         sources.prepare(graph.sources())
-        found = obstacles(root, store.layout.root / "toolchains", graph, runner)
+        found = obstacles(root, graph, runner)
         fatal = [o.error for o in found if o.fatal and not options.keep_going]
         for obstacle in found:
             if obstacle.error not in fatal:

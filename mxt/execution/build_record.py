@@ -14,6 +14,8 @@ from typing import Any
 from mxt.errors import StoreError, UsageError
 
 KEPT = 200
+_KEPT_BYTES = 64 << 20
+_KEPT_AT_LEAST = 10
 _VERSION = 1
 
 
@@ -104,8 +106,11 @@ class Recorder:
         aside = path.with_suffix(f".{os.getpid()}.new")
         aside.write_text(text, encoding="utf-8")
         aside.rename(path)
-        for old in records(self._folder.parent)[KEPT:]:
-            old.unlink(missing_ok=True)
+        kept = 0
+        for number, old in enumerate(records(self._folder.parent)):
+            kept += old.stat().st_size
+            if number >= KEPT or (kept > _KEPT_BYTES and number >= _KEPT_AT_LEAST):
+                old.unlink(missing_ok=True)
 
 
 def records(state: Path) -> list[Path]:
@@ -126,21 +131,28 @@ def read_record(path: Path) -> BuildRecord:
         return BuildRecord(
             identity=str(data["identity"]),
             began=str(data["began"]),
-            wall_s=float(data["wall_s"]),
+            wall_s=_seconds(data["wall_s"]),
             requested=tuple(map(str, data["requested"])),
             success=bool(data["success"]),
             interrupted=bool(data["interrupted"]),
             steps=tuple(
-                BuiltStep(str(label), str(action), str(key), str(status), float(wall))
+                BuiltStep(str(label), str(action), str(key), str(status), _seconds(wall))
                 for label, action, key, status, wall in data["steps"]
             ),
         )
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise StoreError(
             f"the record of a build cannot be read: {error}",
             where=str(path),
             hint="delete it; nothing else needs it",
         ) from None
+
+
+def _seconds(number: Any) -> float:
+    seconds = float(number)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"{number} is no time")
+    return seconds
 
 
 def find_record(state: Path, text: str) -> BuildRecord:

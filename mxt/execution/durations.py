@@ -6,6 +6,7 @@ In no key and of no consequence to any result; a lost file costs a worse order.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from mxt.action.action import ActionId
 from mxt.store.database import Database
@@ -20,7 +21,7 @@ class Durations:
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, 1, _SCHEMA)
-        self._all: dict[str, float] | None = None
+        self._all: dict[str, Any] | None = None
         self._asked = 0
         self._fresh: dict[str, float] = {}
 
@@ -31,10 +32,10 @@ class Durations:
         if self._all is None and self._asked < _FEW:
             self._asked += 1
             rows = self._database.rows("SELECT seconds FROM durations WHERE action=?", (name,))
-            return float(rows[0][0]) if rows else None
+            return _seconds(rows[0][0]) if rows else None
         if self._all is None:
-            self._all = dict(self._database.rows("SELECT action, seconds FROM durations"))
-        return self._all.get(name)
+            self._all = {str(a): s for a, s in self._database.rows("SELECT action, seconds FROM durations")}
+        return _seconds(self._all.get(name))
 
     def note(self, action: ActionId, seconds: float) -> None:
         self._fresh[str(action)] = round(seconds, 3)
@@ -45,3 +46,8 @@ class Durations:
             self._database.write("INSERT OR REPLACE INTO durations VALUES (?,?)", list(self._fresh.items()))
             self._fresh = {}
         self._database.close()
+
+
+def _seconds(value: Any) -> float | None:
+    """What the file holds, if it can be a time: it may be damaged."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < float("inf") else None

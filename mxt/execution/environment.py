@@ -129,7 +129,8 @@ class Environments:
                     f"reading {total} distributions to check them against {shown}; once for each change"
                 )
 
-        differences = check(lock, Path(site), state=memory_of(Path(site)), depth=Depth.FILES, progress=progress)
+        memory = memory_of(Path(site))
+        differences = check(lock, Path(site), state=memory, depth=Depth.FILES, progress=progress)
         if differences:
             raise mismatch(lock, differences)
         view = site_view(lock, Path(site), self._folder)

@@ -11,7 +11,7 @@ import os
 
 _SUBREAPER = 36
 
-# children that somebody waits for: actions, the warden, the sweeper
+# children that somebody waits for: actions, the warden, the sweeper, and what was there before
 mine: set[int] = set()
 _adopting: bool | None = None
 
@@ -27,6 +27,8 @@ def adopt() -> bool:
         except (OSError, AttributeError, ImportError):
             done = False
         _adopting = done and os.path.exists(_children_file())
+        if _adopting:
+            mine.update(_children())
     return _adopting
 
 
@@ -34,8 +36,7 @@ def orphans() -> list[int] | None:
     """Children that nobody waits for, as their parents have ended; None where that cannot be known."""
     if adopt():
         try:
-            with open(_children_file(), "rb") as file:
-                return [pid for pid in map(int, file.read().split()) if pid not in mine]
+            return [pid for pid in _children() if pid not in mine]
         except OSError:
             pass
     return None
@@ -48,6 +49,11 @@ def bury(pids: list[int]) -> None:
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
         except ChildProcessError:
             pass
+
+
+def _children() -> list[int]:
+    with open(_children_file(), "rb") as file:
+        return [int(pid) for pid in file.read().split()]
 
 
 def _children_file() -> str:

@@ -55,12 +55,12 @@ class Obstacle:
         return self.certain and self.kind != "memory"
 
 
-def obstacles(root: Path, state: Path, graph: ActionGraph, runner: Runner) -> list[Obstacle]:
-    """What keeps actions without a result from running here. state: the store's folder of toolchains.
+def obstacles(root: Path, graph: ActionGraph, runner: Runner) -> list[Obstacle]:
+    """What keeps actions without a result from running here.
 
     Costs a millisecond or two where nothing is missing. Sources must have been prepared.
     """
-    lacks = list(machine_lacks(root, state, graph))
+    lacks = list(machine_lacks(root, graph))
     if not lacks:
         return []
     affected = dict.fromkeys(identity for lack in lacks for identity in lack.actions)
@@ -78,7 +78,7 @@ def obstacles(root: Path, state: Path, graph: ActionGraph, runner: Runner) -> li
     return found
 
 
-def machine_lacks(root: Path, state: Path, graph: ActionGraph) -> Iterator[Lack]:
+def machine_lacks(root: Path, graph: ActionGraph) -> Iterator[Lack]:
     """Everything that some action of the graph declares and this machine has not; no result is looked up."""
     platforms: dict[str, list[ActionId]] = defaultdict(list)
     toolchains: dict[tuple[str, bool], list[ActionId]] = defaultdict(list)
@@ -100,7 +100,7 @@ def machine_lacks(root: Path, state: Path, graph: ActionGraph) -> Iterator[Lack]
         except MxtError as error:
             yield Lack("platform", error, tuple(actions))
     for (digest, imports), actions in toolchains.items():
-        wrong = _toolchain_error(root, state, graph.toolchains.get(digest), imports=imports)
+        wrong = _toolchain_error(root, graph.toolchains.get(digest), imports=imports)
         if wrong is not None:
             yield Lack("toolchain", wrong, tuple(actions))
     for count, actions in gpus.items():
@@ -130,7 +130,7 @@ def _imports(action: Action) -> bool:
     return action.entry != "genrule"
 
 
-def _toolchain_error(root: Path, state: Path, lock_path: str | None, *, imports: bool) -> MxtError | None:
+def _toolchain_error(root: Path, lock_path: str | None, *, imports: bool) -> MxtError | None:
     if lock_path is None:
         return ToolchainError(
             "this toolchain is a container image that is not pinned or cannot be launched yet",

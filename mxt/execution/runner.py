@@ -28,7 +28,7 @@ from mxt.execution.process import Process, tail
 from mxt.execution.sandbox import bubblewrap
 from mxt.execution.sources import Sources
 from mxt.execution.sweeper import Sweeper
-from mxt.execution.warden import Warden
+from mxt.execution.warden import Warden, end_strays
 from mxt.graph.graph import ActionGraph
 from mxt.store.action_cache import Outcome, run_name
 from mxt.store.digest import hash_file
@@ -88,6 +88,7 @@ class Runner:
         self._lease = lease
         self._warn = warn
         self._warden: Warden | None = None
+        self._unsandboxed = False
         self._sweeper: Sweeper | None = None
         self._attempts: Attempts | None = None
         self._results: dict[ActionId, Found] = {}
@@ -214,6 +215,7 @@ class Runner:
         code = self._environments.code(action)
         sandboxed = self._sandbox and bubblewrap() is not None
         self._mention_sandbox(sandboxed)
+        self._unsandboxed |= not sandboxed
         changed = self._changed_source(action)
         if changed:  # a pipe in its place would hold the action for ever, anything else cost its time
             raise ActionError(
@@ -250,7 +252,7 @@ class Runner:
         )
         if self._warden is None:
             # in this order: what is forked second holds the first's pipe, and the warden waits for its end
-            self._sweeper = Sweeper()
+            self._sweeper = self._sweeper or Sweeper()
             self._warden = Warden()
         if self._attempts is None:
             self._attempts = Attempts(layout_paths.state / "attempts.log")
@@ -305,6 +307,8 @@ class Runner:
         started.lock.release()
 
     def close(self) -> None:
+        if self._warden is not None and self._unsandboxed:
+            end_strays()
         if self._warden is not None:
             self._warden.close()
             self._warden = None

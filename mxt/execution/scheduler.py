@@ -74,6 +74,7 @@ class Step:
     reason: list[Change] = field(default_factory=list)
     error: MxtError | None = None
     said_waiting: bool = False
+    passed: int = 0
 
 
 @dataclass
@@ -230,9 +231,11 @@ class Scheduler:
                 continue
             if not self._fits(self._steps[identity]):
                 held.append(entry)
-                if self._steps[identity].action.exclusive:
-                    break
+                if self._steps[identity].action.exclusive or self._steps[identity].passed > self._limits.jobs:
+                    break  # smaller ones have passed it often enough: it is next
                 continue
+            for _, _, other in held:
+                self._steps[other].passed += 1
             self._start(identity)
         for entry in held:
             heapq.heappush(self._queue, entry)

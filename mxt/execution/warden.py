@@ -8,6 +8,7 @@ action carries a mark in its environment, which its descendants inherit.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -70,6 +71,22 @@ def end_orphans(mark: str) -> None:
         if not found:
             return
         time.sleep(0.001)  # the children of one that was killed come to us now
+
+
+def end_strays() -> None:
+    """Kill what any action left running that wears no mark: one may clear its environment.
+
+    For the end of a build, when no action runs and whatever is not ours is theirs.
+    """
+    for _ in range(_TRIES):
+        pids = orphans()
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        bury(pids)
+        time.sleep(0.001)
 
 
 def kill_marked(mark: str) -> None:

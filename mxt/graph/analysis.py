@@ -203,6 +203,10 @@ class Analysis:
         parts = name.split("/")
         for i in range(1, len(parts)):
             below = "/".join([*([folder] if folder else []), *parts[:i]])
+            # should it become a package, or lead elsewhere, the source is another
+            for place in (below, f"{below}/MXTBUILD"):
+                if place not in self.graph.read:
+                    self.graph.read[place] = stat_of(f"{self._root_text}/{place}")
             if (self.root / below / "MXTBUILD").is_file():
                 raise GraphError(
                     f"'{label}' reaches into the package '//{below}'",

@@ -74,7 +74,7 @@ class ActionGraph:
         stack = list(roots)
         while stack:
             identity = stack.pop()
-            if identity not in wanted:
+            if identity not in wanted and identity in self.actions:
                 wanted.add(identity)
                 stack.extend(self.actions[identity].dependencies)
         if len(self._order) != len(self.actions):

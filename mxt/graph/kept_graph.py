@@ -8,28 +8,30 @@ the whole way is gone.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from blake3 import blake3
 
 from mxt.action.action import Action, ActionId, Input, Output, OutputRef, SliceRef, SourceRef
 from mxt.graph.graph import ActionGraph
 from mxt.graph.target import AnalysedTarget
-from mxt.store.database import Database
+
+if TYPE_CHECKING:
+    import sqlite3
 
 MOST_AFFECTED = 2000
 _SCHEMA = """
-CREATE TABLE actions(id INTEGER PRIMARY KEY, label TEXT, name TEXT, key TEXT, linked INTEGER, form TEXT);
-CREATE TABLE reads(path TEXT, action INTEGER);
-CREATE TABLE consumers(maker INTEGER, consumer INTEGER);
-CREATE TABLE facts(name TEXT PRIMARY KEY, value TEXT);
-CREATE UNIQUE INDEX actions_name ON actions(label, name);
-CREATE INDEX reads_path ON reads(path);
-CREATE INDEX consumers_maker ON consumers(maker)
+CREATE TABLE actions(id INTEGER PRIMARY KEY, label TEXT, name TEXT, key TEXT, linked INTEGER, form TEXT,
+  consumers TEXT, sum TEXT);
+CREATE TABLE sources(path TEXT PRIMARY KEY, readers TEXT, sum TEXT) WITHOUT ROWID;
+CREATE TABLE facts(name TEXT PRIMARY KEY, value TEXT, sum TEXT) WITHOUT ROWID;
+CREATE UNIQUE INDEX actions_name ON actions(label, name)
 """
 
 
@@ -37,21 +39,33 @@ CREATE INDEX consumers_maker ON consumers(maker)
 class Affected:
     """graph: the actions that changed sources concern, and their targets where mxt-out links to them.
 
-    known: the keys of what they read and that is not among them.
+    known: the keys of what they read and that is not among them. places: the lines that the build of all
+    ended with. generation: of the keys.
     """
 
     graph: ActionGraph
     known: Mapping[ActionId, str]
+    places: Sequence[str]
+    generation: int
+
+
+class DamagedGraph(Exception):  # noqa: N818 - it is caught: the whole way is gone instead
+    """The kept graph cannot be read, or is not what was written."""
 
 
 class KeptGraph:
-    """One file; written whole after a build that went the whole way, and told new keys after others."""
+    """One file; written whole after a build that went the whole way, and told new keys after others.
+
+    A wrong answer would leave stale results, so every row carries a sum of itself, and whatever is missing,
+    damaged or cannot be read raises DamagedGraph.
+    """
 
     def __init__(self, file: str) -> None:
-        self._database = Database(Path(file), 1, _SCHEMA)
+        self._file = file
+        self._connection: sqlite3.Connection | None = None
 
-    def write(self, graph: ActionGraph, keys: Mapping[ActionId, str], places: list[str]) -> None:
-        """keys: of all actions. places: the lines that the build ended with."""
+    def write(self, graph: ActionGraph, keys: Mapping[ActionId, str], places: Sequence[str]) -> None:
+        """keys: of all actions. places: the lines that the build ended with. Raises DamagedGraph."""
         linked: set[ActionId] = set()
         entangled: set[ActionId] = set()
         for target in graph.wanted():
@@ -61,49 +75,62 @@ class KeptGraph:
             elif target.actions:
                 linked.update(target.actions)
         numbers = {identity: n for n, identity in enumerate(graph.actions)}
-        rows, reads, consumers = [], [], []
+        consumers: list[list[int]] = [[] for _ in numbers]
+        readers: dict[str, list[int]] = {}
         for identity, action in graph.actions.items():
             number = numbers[identity]
-            form = None if identity in entangled or not _plain(action) else _form(action)
-            rows.append((number, *identity, keys[identity], int(identity in linked), form))
-            sources = [i.ref.path for i in action.inputs if isinstance(i.ref, (SourceRef, SliceRef))]
-            reads += [(path, number) for path in sources]
-            consumers += [(numbers[maker], number) for maker in action.dependencies]
-        self._database.write("INSERT INTO actions VALUES (?,?,?,?,?,?)", rows)
-        self._database.write("INSERT INTO reads VALUES (?,?)", reads)
-        self._database.write("INSERT INTO consumers VALUES (?,?)", consumers)
-        facts = [("places", json.dumps(places)), ("actions", str(len(rows)))]
-        self._database.write("INSERT INTO facts VALUES (?,?)", facts)
+            for maker in action.dependencies:
+                consumers[numbers[maker]].append(number)
+            for i in action.inputs:
+                if isinstance(i.ref, (SourceRef, SliceRef)):
+                    readers.setdefault(i.ref.path, []).append(number)
+        rows = []
+        for identity, action in graph.actions.items():
+            number = numbers[identity]
+            form = "" if identity in entangled or not _plain(action) else _form(action)
+            after = json.dumps(consumers[number])
+            rows.append(_summed(number, *identity, keys[identity], int(identity in linked), form, after))
+        facts = {"places": json.dumps(list(places)), "generation": "0"}
+        with self._strict() as connection:
+            connection.executescript(f"PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;BEGIN;{_SCHEMA}")
+            connection.executemany("INSERT INTO actions VALUES (?,?,?,?,?,?,?,?)", rows)
+            read = [_summed(path, json.dumps(numbers_)) for path, numbers_ in readers.items()]
+            connection.executemany("INSERT INTO sources VALUES (?,?,?)", read)
+            connection.executemany("INSERT INTO facts VALUES (?,?,?)", [_summed(*f) for f in facts.items()])
+            connection.execute("COMMIT")
 
     def affected(self, root: str, changed: Iterable[str]) -> Affected | None:
-        """What these changed sources concern, all of it; None where the whole way must be gone."""
-        if self._fact("actions") is None:
-            return None  # not written to its end
+        """What these changed sources concern, all of it; None where the whole way must be gone.
+
+        Raises DamagedGraph.
+        """
+        with self._strict():
+            return self._affected(root, changed)
+
+    def _affected(self, root: str, changed: Iterable[str]) -> Affected | None:
         waiting: list[int] = []
         for path in changed:
             try:
                 mode = os.lstat(f"{root}/{path}").st_mode
             except (OSError, ValueError):
                 return None
-            found = self._database.rows("SELECT action FROM reads WHERE path=?", (path,))
-            if not found or not stat.S_ISREG(mode):
+            if not stat.S_ISREG(mode):
                 return None
-            waiting += [number for (number,) in found]
+            waiting += _numbers(self._row("SELECT * FROM sources WHERE path=?", path)[1])
         rows: dict[int, tuple[Any, ...]] = {}
         while waiting:
             number = waiting.pop()
             if number in rows:
                 continue
-            row = self._database.rows("SELECT label, name, linked, form FROM actions WHERE id=?", (number,))
-            if not row or row[0][3] is None or len(rows) >= MOST_AFFECTED:
+            row = self._row("SELECT * FROM actions WHERE id=?", number)
+            if not row[5] or len(rows) >= MOST_AFFECTED:
                 return None
-            rows[number] = row[0]
-            next_ = self._database.rows("SELECT consumer FROM consumers WHERE maker=?", (number,))
-            waiting += [consumer for (consumer,) in next_]
+            rows[number] = row
+            waiting += _numbers(row[6])
         graph = ActionGraph()
         requested = []
         for number in sorted(rows):  # numbered in topological order
-            label, name, is_linked, form = rows[number]
+            _, label, name, _, is_linked, form, _ = rows[number]
             identity = ActionId(label, name)
             graph.actions[identity] = _action(identity, json.loads(form))
             graph.targets[label] = AnalysedTarget(label, "genrule", "", actions=(identity,))
@@ -114,11 +141,10 @@ class KeptGraph:
         for action in graph.actions.values():
             for maker in action.dependencies:
                 if maker not in graph.actions and maker not in known:
-                    key = self._key(maker)
-                    if key is None:
-                        return None
-                    known[maker] = key
-        return Affected(graph, known)
+                    row = self._row("SELECT * FROM actions WHERE label=? AND name=?", *maker)
+                    known[maker] = str(row[3])
+        places = [str(place) for place in json.loads(self._fact("places"))]
+        return Affected(graph, known, places, int(self._fact("generation")))
 
     def untouched(self, reached: Iterable[tuple[str, str]]) -> str:
         """All actions but those reached, as a JSON array of build_record's steps.
@@ -129,27 +155,61 @@ class KeptGraph:
         query = "SELECT json_group_array(json_array(label, name, key, 'cached', 0.0)) FROM actions"
         if names:
             query += f" WHERE (label, name) NOT IN (VALUES {','.join(['(?,?)'] * len(names))})"
-        rows = self._database.rows(query, [text for name in names for text in name])
-        return str(rows[0][0]) if rows else "[]"
+        try:
+            with self._strict() as connection:
+                return str(connection.execute(query, [t for name in names for t in name]).fetchone()[0])
+        except DamagedGraph:  # the record of a build is for people: it says less
+            return "[]"
 
-    def places(self) -> list[str]:
-        return [str(place) for place in json.loads(self._fact("places") or "[]")]
-
-    def update(self, keys: Mapping[ActionId, str]) -> None:
-        """New keys of some actions."""
-        rows = [(key, *identity) for identity, key in keys.items()]
-        self._database.write("UPDATE actions SET key=? WHERE label=? AND name=?", rows)
+    def update(self, keys: Mapping[ActionId, str], generation: int) -> None:
+        """New keys of some actions, as of a generation. Raises DamagedGraph where they were not written."""
+        with self._strict() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for identity, key in keys.items():
+                number, label, name, _, *rest = self._row(
+                    "SELECT * FROM actions WHERE label=? AND name=?", *identity
+                )
+                fresh = _summed(number, label, name, key, *rest)
+                connection.execute("UPDATE actions SET key=?, sum=? WHERE id=?", (key, fresh[-1], number))
+            fresh = _summed("generation", str(generation))
+            connection.execute("INSERT OR REPLACE INTO facts VALUES (?,?,?)", fresh)
+            connection.execute("COMMIT")
 
     def close(self) -> None:
-        self._database.close()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
-    def _key(self, identity: ActionId) -> str | None:
-        rows = self._database.rows("SELECT key FROM actions WHERE label=? AND name=?", tuple(identity))
-        return str(rows[0][0]) if rows else None
+    def _fact(self, name: str) -> str:
+        return str(self._row("SELECT * FROM facts WHERE name=?", name)[1])
 
-    def _fact(self, name: str) -> str | None:
-        rows = self._database.rows("SELECT value FROM facts WHERE name=?", (name,))
-        return str(rows[0][0]) if rows else None
+    def _row(self, query: str, *values: Any) -> tuple[Any, ...]:
+        """The one row of a query, without its sum, which has been checked."""
+        assert self._connection is not None
+        rows = self._connection.execute(query, values).fetchall()
+        if len(rows) != 1 or _summed(*rows[0][:-1]) != rows[0]:
+            raise ValueError("a row is missing or damaged")
+        return tuple(rows[0][:-1])
+
+    @contextlib.contextmanager
+    def _strict(self) -> Iterator[sqlite3.Connection]:
+        import sqlite3
+
+        try:
+            if self._connection is None:
+                self._connection = sqlite3.connect(self._file, timeout=1, isolation_level=None)
+            yield self._connection
+        except (sqlite3.Error, ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+            self.close()
+            raise DamagedGraph(str(error)) from None
+
+
+def _summed(*row: Any) -> tuple[Any, ...]:
+    return (*row, blake3(repr(row).encode("utf-8", "surrogateescape")).hexdigest(length=8))
+
+
+def _numbers(text: Any) -> list[int]:
+    return [int(number) for number in json.loads(text)]
 
 
 def keepable(graph: ActionGraph) -> bool:
@@ -162,6 +222,7 @@ def _plain(action: Action) -> bool:
     return (
         action.entry == "genrule"
         and not (action.toolchain or action.platform or action.config or action.unkeyed)
+        and not (action.memory_mb or action.gpus)  # what this machine may lack is looked at the whole way
         and not (action.exclusive or action.network or action.progress or action.accelerants)
         and not (action.accelerants_from or action.passthrough or action.test or action.effect)
         and all(i.ref.__class__ is not SliceRef for i in action.inputs)
@@ -180,14 +241,14 @@ def _form(action: Action) -> str:
             action.params,
             action.environment,
             action.outputs_at,
-            [action.cpus, action.memory_mb, action.gpus],
+            action.cpus,
         ],
         separators=(",", ":"),
     )
 
 
 def _action(identity: ActionId, form: list[Any]) -> Action:
-    mnemonic, entry, implementation, inputs, outputs, params, environment, outputs_at, needs = form
+    mnemonic, entry, implementation, inputs, outputs, params, environment, outputs_at, cpus = form
     return Action(
         id=identity,
         mnemonic=mnemonic,
@@ -201,7 +262,5 @@ def _action(identity: ActionId, form: list[Any]) -> Action:
         params=params,
         environment=environment,
         outputs_at=outputs_at,
-        cpus=needs[0],
-        memory_mb=needs[1],
-        gpus=needs[2],
+        cpus=cpus,
     )

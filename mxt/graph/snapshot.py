@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mxt.loading.reads import Stat
 
-_HEAD = b"mxt snapshot 2"
+_HEAD = b"mxt snapshot 3"
 _MASK = (1 << 64) - 1
 # no file has these numbers, so a snapshot that holds them never matches
 UNSURE: Stat = (-1, -1, -1, -1, -1)
@@ -67,14 +67,17 @@ class Snapshot:
 class Look:
     """What a look at a snapshot found. changed: source files that differ, at most MOST_CHANGES.
 
-    touched: folders that were written to and list what they listed. elsewhere: something else differs too,
-    or more: the whole way must be gone.
+    seen: the file that was looked at, by inode and ctime. graph, generation: the kept graph's file, and that
+    of its keys. touched: folders that were written to and list what they listed, with their stat from before
+    they were listed. elsewhere: something else differs too, or more: the whole way must be gone.
     """
 
-    def __init__(self, actions: int, graph: str = "") -> None:
+    def __init__(self, actions: int, graph: str, generation: int, seen: tuple[int, int]) -> None:
         self.actions = actions
         self.graph = graph
-        self.touched: list[str] = []
+        self.generation = generation
+        self.seen = seen
+        self.touched: dict[str, Stat] = {}
         self.changed: list[str] = []
         self.elsewhere = False
 
@@ -98,17 +101,18 @@ def look(file: str, root: str, engine: str, request: str) -> Look | None:
     """
     try:
         with open(file, "rb") as handle:
+            facts = os.fstat(handle.fileno())
             data = handle.read()
         head, identity, counts, names, stats = _parse(data)
         if head != _HEAD or identity != engine.encode():
             return None
-        actions, loading, folders, sources, results, links = counts
+        actions, generation, loading, folders, sources, results, links = counts
         total = loading + folders + sources + results
         if os.fsdecode(names[0]) != request or len(names) != 2 + total + 2 * links:
             return None
         if len(stats) != 5 * total + folders:
             return None
-        found = Look(actions, os.fsdecode(names[1]))
+        found = Look(actions, os.fsdecode(names[1]), generation, (facts.st_ino, facts.st_ctime_ns))
         paths = names[2 : 2 + total]
         back = os.getcwd()
         os.chdir(root)  # relative paths spare the kernel the way to the root, a million times
@@ -139,24 +143,34 @@ def _judge(
             found.elsewhere = True
         elif index >= loading + folders:
             found.changed.append(path)
-        elif listing(path) == listings[index - loading]:
-            found.touched.append(path)
         else:
-            found.elsewhere = True
+            facts = os.stat(path)  # from before it is listed: what is added later shows
+            if listing(path) == listings[index - loading]:
+                found.touched[path] = tuple_of(facts)
+            else:
+                found.elsewhere = True
     if len(differing) > MOST_CHANGES:
         found.elsewhere = True
 
 
 def listing(folder: str) -> int:
-    """64 bits of what a folder lists: names, and which of them are folders or links. Raises OSError."""
+    """64 bits of where a folder is and what it lists: names, kinds, and where links lead. Raises OSError.
+
+    folder: relative to the current folder, or absolute.
+    """
     from hashlib import blake2b  # 3 ms, and only where a folder was written to
 
-    lines = [
-        f"{entry.name}\0{'l' if entry.is_symlink() else 'd' if entry.is_dir() else 'f'}"
-        for entry in os.scandir(folder)
-    ]
+    lines = [f"{os.path.relpath(os.path.realpath(folder), os.path.realpath('.'))}\0"]
+    for entry in os.scandir(folder):
+        kind = "d" if entry.is_dir() else "f" if entry.is_file() else "o"
+        leads = os.readlink(entry.path) if entry.is_symlink() else ""
+        lines.append(f"{entry.name}\0{kind}{leads}")
     text = "\0".join(sorted(lines)).encode("utf-8", "surrogateescape")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+
+
+def tuple_of(facts: os.stat_result) -> Stat:
+    return (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino, facts.st_dev)
 
 
 def _parse(data: bytes) -> tuple[bytes, bytes, list[int], list[bytes], memoryview]:
@@ -166,7 +180,7 @@ def _parse(data: bytes) -> tuple[bytes, bytes, list[int], list[bytes], memoryvie
     *counts, length = map(int, data[identity + 1 : line].split())
     end = line + 1 + length
     names = data[line + 1 : end].split(b"\0")
-    if names.pop() or len(counts) != 6 or min(counts) < 0:
+    if names.pop() or len(counts) != 7 or min(counts) < 0:
         raise ValueError
     return data[:head], data[head + 1 : identity], counts, names, memoryview(data)[end:].cast("Q")
 
@@ -243,46 +257,86 @@ def write(file: str, engine: str, snapshot: Snapshot) -> None:
     names = "\0".join(texts).encode("utf-8", "surrogateescape") + b"\0"
     if names.count(b"\0") != len(texts):
         return  # a request with a NUL of its own
-    counts = [snapshot.actions, *map(len, snapshot.parts), len(snapshot.links), len(names)]
+    counts = [snapshot.actions, 0, *map(len, snapshot.parts), len(snapshot.links), len(names)]
     stats = array("Q")
     for part in snapshot.parts:
         for stat in part.values():
             stats.extend(_MISSING if stat is None else [number & _MASK for number in stat])
     stats.extend(snapshot.listings)
     head = b"\n".join((_HEAD, engine.encode(), " ".join(map(str, counts)).encode(), b""))
-    _replace(file, (head, names, stats.tobytes()))
+    with _alone(file):
+        _replace(file, (head, names, stats.tobytes()))
 
 
-def mend(file: str, fresh: Mapping[str, Stat | None]) -> None:
+def mend(file: str, looked: Look, fresh: Mapping[str, Stat | None]) -> None:
     """Give paths of a snapshot their stat tuples of now, after a build that made only what changed.
 
-    Raises KeyError for a path that it does not list.
+    Where it is no longer the one that was looked at, another build's has taken its place, and what this
+    build made is not what that one left: then there is none, and the next build goes the whole way.
     """
-    with open(file, "rb") as handle:
-        data = bytearray(handle.read())
-    *_, counts, names, stats = _parse(bytes(data))
-    places = {name: index for index, name in enumerate(names[2 : 2 + sum(counts[1:5])])}
-    view = memoryview(data)[len(data) - stats.nbytes :].cast("Q")
-    for path, stat in fresh.items():
-        at = 5 * places[os.fsencode(path)]
-        for offset, number in enumerate(_MISSING if stat is None else stat):
-            view[at + offset] = number & _MASK
-    view.release()
-    _replace(file, (data,))
+    with _alone(file):
+        try:
+            with open(file, "rb") as handle:
+                facts = os.fstat(handle.fileno())
+                data = handle.read()
+            if (facts.st_ino, facts.st_ctime_ns) != looked.seen:
+                raise ValueError
+            head, engine, counts, names, old = _parse(data)
+            places = {name: index for index, name in enumerate(names[2 : 2 + sum(counts[2:6])])}
+            stats = bytearray(old)
+            view = memoryview(stats).cast("Q")
+            for path, stat in fresh.items():
+                at = 5 * places[os.fsencode(path)]
+                for offset, number in enumerate(_MISSING if stat is None else stat):
+                    view[at + offset] = number & _MASK
+            view.release()
+            counts[1] = looked.generation + 1
+            text = b"\0".join(names) + b"\0"
+            line = " ".join(map(str, [*counts, len(text)])).encode()
+            _replace(file, (b"\n".join((head, engine, line, b"")), text, stats))
+        except (OSError, ValueError, KeyError):
+            drop(file)
+
+
+def drop(file: str) -> None:
+    """Forget a snapshot: the next build goes the whole way."""
+    try:
+        os.unlink(file)
+    except OSError:
+        pass
+
+
+class _alone:  # noqa: N801 - used as a statement
+    """One at a time writes snapshots of a store; without a lock, as on a full disk, they take a chance."""
+
+    def __init__(self, file: str) -> None:
+        self._path = os.path.join(os.path.dirname(file), "lock")
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        import fcntl
+
+        try:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        except OSError:
+            pass
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
 
 
 def _replace(file: str, pieces: Iterable[bytes | bytearray]) -> None:
     aside = f"{file}.{os.getpid()}"
     try:
-        os.makedirs(os.path.dirname(file), exist_ok=True)
         with open(aside, "wb") as handle:
             handle.writelines(pieces)
         os.replace(aside, file)
     except OSError:
-        try:
-            os.unlink(aside)
-        except OSError:
-            pass
+        drop(aside)
+        drop(file)
 
 
 def engine_identity() -> str:
@@ -298,8 +352,11 @@ def engine_identity() -> str:
         except OSError:
             continue
         for entry in entries:
-            if entry.name.endswith((".py", ".mxt")):
-                s = entry.stat()
+            if entry.name.endswith((".py", ".mxt")) and not entry.name.startswith("."):
+                try:
+                    s = entry.stat()
+                except OSError:  # it went, or leads nowhere
+                    continue
                 newest = max(newest, s.st_ctime_ns)
                 count += s.st_ino
             elif entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":

@@ -33,6 +33,8 @@ from mxt.store.materialise import remove_tree
 from mxt.store.measure import Measured, measure
 from mxt.store.os_errors import explain_os_error
 
+_SNAPSHOT_SECONDS = 30 * 86400
+
 PROGRESS_DAYS = 14
 
 
@@ -246,10 +248,24 @@ class _Collection:
         for path in listing(self.layout.quarantine):
             self.swept.leftovers += 1
             self._remove(path)
-        for folder in (self.layout.state, self.layout.state / "snapshots"):
-            for path in listing(folder):  # what a killed build was writing aside: <name>.json.<pid>
-                name, _, pid = path.name.rpartition(".")
-                if name.endswith(".json") and pid.isdigit() and not _alive(pid):
+        state = self.layout.state
+        for folder in (state, state / "snapshots", state / "builds"):
+            for path in listing(folder):  # what a killed build was writing: <name>.<pid>, <name>.<pid>.new
+                name, _, pid = path.name.removesuffix(".new").rpartition(".")
+                if name and pid.isdigit() and not _alive(pid):
+                    self.swept.leftovers += 1
+                    self._remove(path)
+        self._sweep_snapshots(state / "snapshots")
+
+    def _sweep_snapshots(self, folder: Path) -> None:
+        """Those of requests that nobody made for a month, and kept graphs without a snapshot."""
+        names = {path.name for path in listing(folder)}
+        for path in listing(folder):
+            snapshot = path.name.partition(".")[0]
+            with contextlib.suppress(OSError):
+                stale = time.time() - max(path.stat().st_atime, path.stat().st_mtime) > _SNAPSHOT_SECONDS
+                alone = snapshot not in names and not self._is_new(path)
+                if path.name != "lock" and (stale or alone):
                     self.swept.leftovers += 1
                     self._remove(path)
 
