@@ -185,3 +185,40 @@ def test_the_lock_of_the_store_names_its_holder(store: Store) -> None:
         assert store.layout.lock("store").read_text() == f"{os.getpid()}\n"
         with open(lock.path) as other, pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_keys_lock_bytes_of_one_file_and_hinder_no_other(store: Store) -> None:
+    keys = [f"{n:x}".rjust(64, "0") for n in range(300)]
+    held = [store.locks.acquire(key, timeout_s=0) for key in keys]
+    assert all(held)
+    assert all(store.locks.held(key) for key in keys)
+    for lock in held[::2]:
+        assert lock is not None
+        lock.release()
+    assert [store.locks.held(key) for key in keys] == [False, True] * 150
+    assert os.listdir(store.root / "locks") == ["keys.lock"]
+    assert (store.root / "locks/keys.lock").stat().st_size == 0
+    for lock in held[1::2]:
+        assert lock is not None
+        lock.release()
+
+
+def test_asking_whether_a_key_is_held_lets_go_of_nothing(store: Store) -> None:
+    """As POSIX locks would, whenever any descriptor of the file is closed."""
+    with store.locks.acquire(KEY):  # type: ignore[union-attr]
+        for _ in range(2):
+            assert store.locks.held(KEY)
+            assert not store.locks.held("m" * 64)
+        with open(store.root / "locks/keys.lock", "rb"):
+            pass
+        assert store.locks.acquire(KEY, timeout_s=0) is None
+    assert not store.locks.held(KEY)
+
+
+def test_a_lock_file_that_is_a_link_is_not_followed(store: Store, tmp_path: Path) -> None:
+    (store.root / "locks").mkdir(exist_ok=True)
+    (store.root / "locks/keys.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError):
+        store.locks.acquire(KEY, timeout_s=0)
+    assert not (tmp_path / "elsewhere").exists()
+    assert not store.locks.held(KEY)
