@@ -11,6 +11,7 @@ import json
 import os
 import stat
 import time
+from binascii import crc32
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -24,17 +25,17 @@ from mxt.store.tree import FileFacts, TreeInfo, build_tree
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS files(
-  device INTEGER, inode INTEGER, size INTEGER, mtime INTEGER, ctime INTEGER, digest TEXT,
+  device INTEGER, inode INTEGER, size INTEGER, mtime INTEGER, ctime INTEGER, digest TEXT, sum INTEGER,
   PRIMARY KEY (device, inode)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS slices(
   device INTEGER, inode INTEGER, lines INTEGER, size INTEGER, mtime INTEGER, ctime INTEGER, cuts TEXT,
-  PRIMARY KEY (device, inode, lines)) WITHOUT ROWID
+  sum INTEGER, PRIMARY KEY (device, inode, lines)) WITHOUT ROWID
 """
 _FINE_NS = 25_000_000  # two ticks of a kernel's coarse clock at 100 Hz, and some
 _COARSE_NS = 2_100_000_000  # FAT and some network filesystems
 _MANY = 500
 _MAX_ROWS = 2_000_000
-_ROW = "SELECT device, inode, size, mtime, ctime, digest FROM files"
+_ROW = "SELECT device, inode, size, mtime, ctime, digest, sum FROM files"
 
 
 class StatTuple(NamedTuple):
@@ -68,7 +69,7 @@ class FileIndex:
     """The index of one store. Safe for threads and for several processes; never an authority."""
 
     def __init__(self, layout: Layout) -> None:
-        self._database = Database(layout.index, 1, _SCHEMA)
+        self._database = Database(layout.index, 2, _SCHEMA)
 
     def digest_of(self, path: str | os.PathLike[str]) -> SourceFile:
         """The digest of a source file. Raises StoreError where it is missing or no regular file."""
@@ -81,8 +82,10 @@ class FileIndex:
         out: list[SourceFile] = []
         fresh = []
         for path, found in zip(paths, facts, strict=True):
-            row = known.get((_signed(found.st_dev), _signed(found.st_ino)))
-            if row is not None and row[:3] == (found.st_size, found.st_mtime_ns, found.st_ctime_ns):
+            place = (_signed(found.st_dev), _signed(found.st_ino))
+            row = known.get(place)
+            seen = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            if row is not None and row[:3] == seen and row[4] == _sum(*place, *row[:4]):
                 digest = str.__new__(Digest, row[3])
                 executable = bool(found.st_mode & stat.S_IXUSR)
                 out.append(SourceFile(digest, found.st_size, executable, _tuple(found), False))
@@ -92,7 +95,7 @@ class FileIndex:
             if not made.racy:
                 fresh.append(_row(made))
         if fresh:
-            self._database.write("INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?)", fresh)
+            self._database.write("INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?)", fresh)
         return out
 
     def tree_digest_of(self, folder: str | os.PathLike[str]) -> SourceTree:
@@ -119,9 +122,10 @@ class FileIndex:
         found = self._stat(path)
         key = (_signed(found.st_dev), _signed(found.st_ino), lines)
         rows = self._database.rows(
-            "SELECT size, mtime, ctime, cuts FROM slices WHERE device=? AND inode=? AND lines=?", key
+            "SELECT size, mtime, ctime, cuts, sum FROM slices WHERE device=? AND inode=? AND lines=?", key
         )
-        if rows and rows[0][:3] == (found.st_size, found.st_mtime_ns, found.st_ctime_ns):
+        seen = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if rows and rows[0][:3] == seen and rows[0][4] == _sum(*key, *rows[0][:4]):
             return _slices(rows[0][3])
         for _ in range(3):
             with explain_os_error("read a source file", path):
@@ -138,7 +142,8 @@ class FileIndex:
                     text = json.dumps([[cut.length, cut.digest] for cut in cuts])
                     size, mtime, ctime, inode, device = _tuple(after)
                     row = (_signed(device), _signed(inode), lines, size, mtime, ctime, text)
-                    self._database.write("INSERT OR REPLACE INTO slices VALUES (?,?,?,?,?,?,?)", [row])
+                    statement = "INSERT OR REPLACE INTO slices VALUES (?,?,?,?,?,?,?,?)"
+                    self._database.write(statement, [(*row, _sum(*row))])
                 return cuts
         raise _restless(path)
 
@@ -242,7 +247,13 @@ def _tuple(facts: os.stat_result) -> StatTuple:
 
 def _row(source: SourceFile) -> tuple[Any, ...]:
     size, mtime, ctime, inode, device = source.stat
-    return (_signed(device), _signed(inode), size, mtime, ctime, source.digest)
+    row = (_signed(device), _signed(inode), size, mtime, ctime, source.digest)
+    return (*row, _sum(*row))
+
+
+def _sum(*row: object) -> int:
+    """Of a row, kept with it: what an index says goes into keys, and a damaged one must not."""
+    return crc32(repr(row).encode("utf-8", "surrogateescape"))
 
 
 def _signed(number: int) -> int:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -13,7 +14,7 @@ import pytest
 
 from mxt.errors import StoreError
 from mxt.store import FileIndex, Store, digest_tree, hash_bytes
-from mxt.store.file_index import _is_racy
+from mxt.store.file_index import _is_racy, _sum
 
 from .conftest import file_with
 
@@ -36,7 +37,11 @@ def stored_rows(store: Store) -> int:
 def poison(store: Store) -> None:
     """Change every digest in the index, so that a test sees whether an answer came from there."""
     with sqlite3.connect(store.layout.index) as connection:
-        connection.execute("UPDATE files SET digest = ?", ("0" * 64,))
+        for row in connection.execute("SELECT device, inode, size, mtime, ctime FROM files").fetchall():
+            connection.execute(
+                "UPDATE files SET digest=?, sum=? WHERE device=? AND inode=?",
+                ("0" * 64, _sum(*row, "0" * 64), *row[:2]),
+            )
     connection.close()
 
 
@@ -265,3 +270,20 @@ def test_twenty_thousand_files_are_quick(store: Store, tmp_path: Path) -> None:
     # measured: 0.42 s and 0.16 s; the bounds leave room for slow and busy machines
     assert middle - start < 2.0
     assert end - middle < 0.8
+
+
+@pytest.mark.parametrize("value", ["'zz'", "NULL", f"'{'0' * 64}'", "1.5", "x'00'"])
+def test_a_damaged_row_is_no_digest(store: Store, tmp_path: Path, value: str) -> None:
+    """The digest goes into keys: a flipped bit in the index must not."""
+    file = tmp_path / "f"
+    file.write_text("a\nb\n")
+    os.utime(file, ns=(1, 1))
+    time.sleep(0.06)
+    wanted = store.index.digest_of(file).digest
+    cuts = store.index.slices(file, 1)
+    store.index.close()
+    with contextlib.closing(sqlite3.connect(store.layout.index, isolation_level=None)) as database:
+        for table, column in (("files", "digest"), ("slices", "cuts")):
+            assert database.execute(f"UPDATE {table} SET {column}={value}").rowcount == 1
+    assert store.index.digest_of(file).digest == wanted
+    assert store.index.slices(file, 1) == cuts

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mxt.errors import StoreError
 from mxt.store import Slice, Store, copy_slice, hash_bytes
+from mxt.store.file_index import _sum
 
 from .conftest import file_with
 
@@ -64,7 +65,9 @@ def test_pieces_are_remembered_until_the_file_changes(store: Store, tmp_path: Pa
     time.sleep(0.06)
     cut = store.index.slices(path, 1)
     with sqlite3.connect(store.layout.index) as connection:
-        connection.execute("UPDATE slices SET cuts = ?", (f'[[4,"{"0" * 64}"]]',))
+        query = "SELECT device, inode, lines, size, mtime, ctime FROM slices"
+        row = (*connection.execute(query).fetchone(), f'[[4,"{"0" * 64}"]]')
+        connection.execute("UPDATE slices SET cuts=?, sum=?", (row[-1], _sum(*row)))
     connection.close()
     assert store.index.slices(path, 1) == [Slice(0, 4, "0" * 64)]  # type: ignore[arg-type]
     assert store.index.slices(path, 2) == [Slice(0, 4, hash_bytes(b"a\nb\n"))]
