@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mxt.cli import glance
 from mxt.cli.glance import null_line
 from mxt.cli.options import add_building, add_labels, add_watch, add_workspace
 from mxt.errors import EXIT_BUILD, EXIT_INTERRUPTED, EXIT_OK, GraphError
@@ -53,7 +54,7 @@ def run(args: Namespace) -> int:
 
 def _build(args: Namespace, seen: Seen | None) -> int:
     """One build. seen: takes what a watch must know; a build that is watched takes no shortcut."""
-    began = time.monotonic()
+    began = time.monotonic() if seen is not None else glance.began or time.monotonic()
     from mxt.cli.session import Session
     from mxt.cli.shortcut import Shortcut
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # what the glance saw, for the build that follows in this process: looking again takes as long
 looks: dict[str, Look | None] = {}
+# when it began (time.monotonic): that time is the build's, too
+began = 0.0
 
 
 def nothing_to_do(args: Sequence[str]) -> bool:
@@ -28,6 +30,7 @@ def nothing_to_do(args: Sequence[str]) -> bool:
     # time, not the module of that name: it is built in, and imported by every Python at its start
     import time
 
+    global began
     began = time.monotonic()
     labels = _labels(args)
     found = find(os.environ) if labels else None
