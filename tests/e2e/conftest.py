@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -222,13 +223,26 @@ def digits_away(text: str) -> str:
 
 @pytest.fixture(scope="session")
 def micro_built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The micro pipeline, built once a session. Nobody may change it: `micro` is a copy to work on."""
-    from tests.e2e.pipeline import ALL, MICRO, stages, write_micro
+    """The micro pipeline, built once for all of pytest's processes, of which each gets a copy.
 
-    folder = tmp_path_factory.mktemp("micro")
-    workspace = write_micro(folder / "work space", folder / "home")
-    assert stages(workspace.build(MICRO)) == ALL
-    return workspace
+    Nobody may change it: `micro` is a copy to work on.
+    """
+    from tests.e2e.pipeline import ALL, MICRO, copied, stages, write_micro
+
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "micro"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built = Workspace(folder / "work space", folder / "home")
+        if not (folder / "built").exists():
+            if any(built.root.iterdir()):
+                pytest.fail("another process could not build the micro pipeline")
+            assert stages(write_micro(built.root, built.home).build(MICRO)) == ALL
+            (folder / "built").touch()
+    return copied(built, tmp_path_factory.mktemp("copy") / "work space")
 
 
 @pytest.fixture
