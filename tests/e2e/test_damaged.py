@@ -68,7 +68,7 @@ def overwrite(path: Path, data: bytes) -> None:
 
 
 def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
+    data = bytearray(path.read_bytes()) or bytearray(1)
     data[len(data) // 2] ^= 1
     overwrite(path, bytes(data))
 
