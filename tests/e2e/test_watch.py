@@ -69,10 +69,10 @@ BUILT = "  ok //:cat  T\n  mxt-out/cat\nbuilt: 1 action: 1 executed in T\n"
 
 def test_each_change_is_built(ws: Workspace, watch: Callable[..., Watch]) -> None:
     told = watch("build", "//:cat", "--watch")
-    assert sorted(told.said().splitlines()) == sorted((BUILT + "watching 6 paths; Ctrl-C ends").splitlines())
+    assert sorted(told.said().splitlines()) == sorted((BUILT + "watching 7 paths; Ctrl-C ends").splitlines())
 
     ws.write("data/a.txt", "b\n")
-    assert sorted(told.said().splitlines()) == sorted(built("data/a.txt", 6).splitlines())
+    assert sorted(told.said().splitlines()) == sorted(built("data/a.txt", 7).splitlines())
     assert ws.read("mxt-out/cat/o") == "b\n"
 
     # same size, and the time put back
@@ -123,7 +123,7 @@ def test_half_written_and_renamed_over(ws: Workspace, watch: Callable[..., Watch
     aside = ws.root / "data/a.txt~"
     aside.write_text("renamed\n")
     aside.replace(file)
-    assert sorted(told.said().splitlines()) == sorted(built("data/a.txt", 6).splitlines())
+    assert sorted(told.said().splitlines()) == sorted(built("data/a.txt", 7).splitlines())
     assert ws.read("mxt-out/cat/o") == "renamed\n"
 
     with file.open("w") as out:
@@ -211,7 +211,7 @@ def test_the_verdict_of_a_test_is_watched(ws: Workspace) -> None:
 def test_a_terminal_says_that_it_watches_and_leaves_no_trace(cat: Workspace) -> None:
     done = in_terminal(cat, 80, "build", "//:cat", "--watch", until="Ctrl-C ends", then=b"\x03")
     assert done.code == 0
-    assert any("watching 6 paths; Ctrl-C ends" in "\n".join(screen) for screen in done.screens)
+    assert any("watching 7 paths; Ctrl-C ends" in "\n".join(screen) for screen in done.screens)
     assert [digits_away(line) for line in done.terminal.lines()] == [
         "  ok //:cat  T",
         "  mxt-out/cat",
