@@ -103,10 +103,7 @@ def _main(args: list[str]) -> int:
 
         if nothing_to_do(args[1:]):
             return 0
-    import gc
-
-    # graphs of 100,000 targets are all alive: looking for garbage among them took a fifth of the analysis
-    gc.set_threshold(100_000, 20, 20)
+    spare_the_collector()
     from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
     from importlib import import_module
 
@@ -124,6 +121,13 @@ def _main(args: list[str]) -> int:
         cut = own.index("--")
         own, rest = own[:cut], own[cut + 1 :]
     return int(verb.run(parser.parse_args(own, Namespace(arguments=rest))))
+
+
+def spare_the_collector() -> None:
+    """Graphs of 100,000 targets are all alive: looking for garbage in them took a fifth of the analysis."""
+    import gc
+
+    gc.set_threshold(100_000, 20, 20)
 
 
 def _filled(text: str) -> str:
