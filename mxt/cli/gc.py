@@ -39,6 +39,7 @@ def run(args: Namespace) -> int:
 
     limit = None if args.max_size is None else parse_size(args.max_size)
     from mxt.cli.session import Session
+    from mxt.execution.build_record import unfinished
 
     session = Session(args)
     session.make_folders()
@@ -49,7 +50,13 @@ def run(args: Namespace) -> int:
         print("  waiting until running builds have a moment", file=sys.stderr)
 
     used = {} if limit is None else last_used(store.layout.state)
-    swept = store.collector.collect(dry_run=args.dry_run, max_size=limit, used=used, on_wait=wait)
+    swept = store.collector.collect(
+        dry_run=args.dry_run,
+        max_size=limit,
+        used=used,
+        unfinished=unfinished(store.layout.state),
+        on_wait=wait,
+    )
     if not args.dry_run:
         store.index.trim()
     verb = "would delete" if args.dry_run else "deleted"

@@ -71,6 +71,8 @@ def run(args: Namespace) -> int:
     if args.label is None:
         raise UsageError("no target is named", hint="mxt log LABEL, or mxt log --builds")
     labels = session.resolve([args.label], keep_manual=True)
+    if len(labels) > 1:
+        raise UsageError(f"'{args.label}' names {len(labels)} targets", hint=f"name one of them: {labels[0]}")
     graph = session.analyse(labels)
     names = [identity.name for label in graph.requested for identity in graph.targets[label].actions]
     if not names:

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ KEPT = 200
 _KEPT_BYTES = 64 << 20
 _KEPT_AT_LEAST = 10
 _VERSION = 1
+# as long as progress is kept
+UNFINISHED_DAYS = 14
+_WITH_RESULT = ("executed", "cached", "remote")
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,25 @@ def read_record(path: Path) -> BuildRecord:
             where=str(path),
             hint="delete it; nothing else needs it",
         ) from None
+
+
+def unfinished(state: Path, days: float = UNFINISHED_DAYS) -> set[str]:
+    """Keys with a result that builds reached which failed or were interrupted, in the last so many days.
+
+    Their results have no links in mxt-out, and the next build of the same counts on them.
+    """
+    keys: set[str] = set()
+    for path in records(state):
+        try:
+            record = read_record(path)
+            began = datetime.fromisoformat(record.began)
+        except (StoreError, ValueError):
+            continue
+        if datetime.now(UTC) - began > timedelta(days=days):
+            break
+        if not record.success:
+            keys.update(step.key for step in record.steps if step.key and step.status in _WITH_RESULT)
+    return keys
 
 
 def _seconds(number: Any) -> float:

@@ -16,7 +16,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -95,6 +95,7 @@ class Collector:
         progress_days: float = PROGRESS_DAYS,
         max_size: int | None = None,
         used: Mapping[str, float] | None = None,
+        unfinished: Iterable[str] = (),
         on_wait: OnWait | None = None,
         timeout_s: float | None = None,
     ) -> Swept:
@@ -102,17 +103,26 @@ class Collector:
 
         max_size: bytes; results that nothing holds stay as long as the store is no larger than this.
         used: action key -> seconds since 1970 when it was last of use, beside what the store itself knows.
+        unfinished: keys that builds reached which did not get as far as their links; they stay.
         """
         lock = Locks(self.layout).exclusive(on_wait, timeout_s=timeout_s)
         if lock is None:
             raise StoreError("another gc is running", where=self.layout.text, hint="wait for it")
         with lock, explain_os_error("collect garbage", self.layout.root):
             fit = None if max_size is None else Fit(max_size, used or {})
-            return _Collection(self, dry_run, progress_days, fit).run()
+            return _Collection(self, dry_run, progress_days, fit, frozenset(unfinished)).run()
 
 
 class _Collection:
-    def __init__(self, owner: Collector, dry_run: bool, progress_days: float, fit: Fit | None) -> None:
+    def __init__(
+        self,
+        owner: Collector,
+        dry_run: bool,
+        progress_days: float,
+        fit: Fit | None,
+        unfinished: frozenset[str],
+    ) -> None:
+        self.unfinished = unfinished
         self.layout = owner.layout
         self.cas = owner.cas
         self.history = owner.history
@@ -145,7 +155,7 @@ class _Collection:
     # mark
 
     def _roots(self) -> set[str]:
-        roots = set(self.leased)
+        roots = {*self.leased, *self.unfinished}
         roots.update(path.name for path in listing(self.layout.state / "pins"))
         for path in listing(self.layout.root / "progress"):
             if _newest(path) >= self.oldest_progress:

@@ -140,3 +140,21 @@ def test_a_bad_size(ws: Workspace) -> None:
         "  hint: write 50G or 50GiB (in 1024s), 50GB (in 1000s), or a number of bytes; units K, M, G, T, P\n"
     )
     assert not Path(ws.root, "cache").exists()
+
+
+def test_what_an_interrupted_build_finished_stays(ws: Workspace) -> None:
+    """Hours of training must not go because the evaluation after it was stopped."""
+    ws.write(
+        "MXTBUILD",
+        """
+        genrule(name = "train", outs = ["w"], cmd = "echo weights > $@")
+        genrule(name = "eval", srcs = [":train"], outs = ["s"], cmd = "test ! -e $(location gate) && cat $(SRCS) > $@", tools = ["gate"])
+        filegroup(name = "g", srcs = [":train", ":eval"])
+        """,
+    )
+    ws.write("gate", "closed")
+    assert ws.run("build", "//:eval").code == 1
+    assert "0 realisations" in ws.run("gc").out
+    ws.write("gate", "open")
+    ws.write("MXTBUILD", ws.read("MXTBUILD").replace("test ! -e $(location gate) && ", ""))
+    assert ws.build("//:eval").finished == {"//:train": "cached", "//:eval": "executed"}
