@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks._measure import Case, Result, Row, in_turn, rows, say
+from collections.abc import Iterable
+
+from benchmarks import _chart
+from benchmarks._measure import REPOSITORY, Case, Result, Row, in_turn, rows, say
 from benchmarks._settings import Settings
 from benchmarks._worlds import BUILD, Worlds
 
+PICTURE = REPOSITORY / "docs/null.svg"
 SIZES = (10, 1_000, 10_000, 100_000)
 GOALS = {10: 40, 1_000: 60, 10_000: 150, 100_000: 700}
 # beyond these a single null build takes most of a minute, and the first build many
@@ -32,4 +36,14 @@ def measure(settings: Settings, worlds: Worlds) -> Result:
         for tool, limit in limits.items()
         if tool in worlds.peers
     ]
+    if not settings.quick and settings.largest >= SIZES[-1]:
+        PICTURE.write_text(picture((row.tool, row.n, row.wall_ms) for row in found), encoding="utf-8")
     return Result("null", settings.quick, found, notes=notes)
+
+
+def picture(points: Iterable[tuple[str, int, float]]) -> str:
+    """The curves as an SVG. points: (tool, targets, ms)."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for tool, n, wall in points:
+        series.setdefault(tool, []).append((n, wall))
+    return _chart.curves("A build with nothing to do", "targets", "ms", series)
