@@ -62,7 +62,8 @@ def start_until_saved(
     process = ws.start("build", f"{MICRO}.{stage}", env=env)
     try:
         wait_for(lambda: max(steps_saved(ws), default=0) >= due or process.poll() is not None, 120)
-        assert process.poll() is None, "it was over before it could be struck"
+        if process.poll() is not None:
+            pytest.fail(f"it was over before it could be struck: {process.communicate()[1][-2000:]}")
         time.sleep(dice.random() * 0.1)  # within the next steps, or while it writes the next checkpoint
     except BaseException:
         kill_tree(process)
