@@ -61,7 +61,23 @@ def site_view(lock: Lock, site: Path, base: Path) -> SiteView:
                 raise ToolchainError(
                     f"cannot make the view of the toolchain: {problem.strerror}", where=str(base)
                 ) from None
+    _lead_to(home / PACKAGES, os.path.realpath(site))
     return view
+
+
+def _lead_to(link: Path, site: str) -> None:
+    """Mend the way to the environment, where the workspace was moved or copied away from it."""
+    if os.path.realpath(link) == site:
+        return
+    aside = link.with_name(f"{link.name}.{os.getpid()}")
+    try:
+        aside.unlink(missing_ok=True)
+        aside.symlink_to(os.path.relpath(site, os.path.realpath(link.parent)))
+        os.replace(aside, link)
+    except OSError as problem:
+        raise ToolchainError(
+            f"cannot mend the view of the toolchain: {problem.strerror}", where=str(link)
+        ) from None
 
 
 def _link(folder: Path, inside: Iterable[Installed], beside: Iterable[Installed]) -> None:
