@@ -7,6 +7,7 @@ MxtError                  exit 1  (the build failed)
 ├── StoreError            exit 1  (disk full, read-only, damaged beyond repair)
 ├── ToolchainError        exit 1  (environment differs from its lock)
 ├── PlatformError         exit 1  (this machine is not the declared device)
+├── RefusedError          exit 1  (a stage that cannot be carried out as it stands, on any machine)
 ├── ActionError           exit 1  (a command or stage failed)
 └── StageError            exit 1  (raised by a stage's own code: bad data, bad settings)
 """
@@ -72,6 +73,10 @@ class ToolchainError(MxtError):
 
 class PlatformError(MxtError):
     """This machine is not the declared platform."""
+
+
+class RefusedError(MxtError):
+    """An action that is declared and cannot be executed anywhere as it stands."""
 
 
 class ActionError(MxtError):

@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mxt.action.action import Refusal
 from mxt.action.resources import Resources
 from mxt.errors import StageError
 
@@ -74,10 +75,12 @@ __all__ = [
     "Config",
     "Label",
     "Labels",
+    "Refusal",
     "Resources",
     "Run",
     "StageError",
     "Target",
+    "not_yet",
 ]
 
 
@@ -157,6 +160,11 @@ class Run:
     def fail(message: str, *, where: str = "", hint: str = "") -> StageError:
         """The error to raise for bad data or settings: `raise run.fail("...", where=..., hint=...)`."""
         return StageError(message, where=where, hint=hint)
+
+
+def not_yet(what: str, hint: str = "") -> Refusal:
+    """For `target.action(refuse=...)`: a stage whose key is known and whose work is not written."""
+    return Refusal("absent", f"not implemented yet: {what}", hint)
 
 
 Inputs = Mapping[str, "str | Sequence[str]"]

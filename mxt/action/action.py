@@ -59,6 +59,18 @@ class Output(NamedTuple):
     kind: str
 
 
+class Refusal(NamedTuple):
+    """Why an action has a key and cannot be executed all the same.
+
+    word: for a column of states, at most eight characters, such as "absent" or "unpinned". message, hint: of
+    the error where it would have to run.
+    """
+
+    word: str
+    message: str
+    hint: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """Everything about a step that analysis knows.
@@ -66,7 +78,7 @@ class Action:
     Keyed: entry, implementation, params, config, inputs (by digest), outputs, toolchain, platform,
     environment. In no key: unkeyed, mnemonic, cpus, memory_mb (MiB), gpus, exclusive, network, and
     which of progress and accelerants it asked for, and whose; passthrough: host variables that a network
-    action may see.
+    action may see; refusal: why it cannot be executed, where that is known beforehand.
     """
 
     id: ActionId
@@ -93,6 +105,7 @@ class Action:
     passthrough: tuple[str, ...] = ()
     test: bool = False
     effect: bool = False
+    refusal: Refusal | None = None
 
     @property
     def dependencies(self) -> tuple[ActionId, ...]:

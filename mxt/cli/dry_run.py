@@ -14,19 +14,29 @@ def show_plan(session: Session, graph: ActionGraph) -> int:
     plan = forecast(graph, session.runner(graph))
     width = max((len(str(f.action.id)) for f in plan), default=0)
     for item in plan:
-        key = item.key[:12] if item.key else "-" * 12
-        print(f"  {item.status:<6}  {key}  {item.action.id!s:<{min(width, 60)}}  {_why(item)}".rstrip())
-    run = sum(f.status == "run" for f in plan)
-    later = sum(f.status == "later" for f in plan)
-    cached = len(plan) - run - later
+        key = f" {item.key[:12]}" if item.key else f"~{(item.likeness or '')[:12]}"
+        state = item.action.refusal.word if item.refused and item.action.refusal else item.status
+        print(f"  {state:<8} {key}  {item.action.id!s:<{min(width, 60)}}  {_why(item)}".rstrip())
+    refused = sum(f.refused for f in plan)
+    run = sum(f.status == "run" and not f.refused for f in plan)
+    later = sum(f.status == "later" and not f.refused for f in plan)
+    cached = len(plan) - run - later - refused
     parts = [f"{run} to run", f"{later} after them", f"{cached} cached"]
+    if refused:
+        parts.append(f"{refused} that cannot run")
     print(f"{plural(len(plan), 'action')}: {', '.join(parts)}")
+    if any(item.key is None for item in plan):
+        print(
+            "~ stands for a key that is known once its inputs are made; it changes when what they read does"
+        )
     return 0
 
 
 def _why(item: Forecast) -> str:
     if item.status == "cached":
         return ""
+    if item.refused and item.action.refusal:
+        return f"({item.action.refusal.message})"
     reasons = [short_change(c._asdict()) for c in item.changes]
     if item.waits:
         makers = list(dict.fromkeys(str(m) for m in item.waits.values()))

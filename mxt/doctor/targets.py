@@ -15,9 +15,7 @@ from mxt.execution.runner import Runner
 from mxt.graph.graph import ActionGraph
 
 
-def target_findings(
-    area: str, root: Path, graph: ActionGraph, runner: Runner
-) -> Iterator[Finding]:
+def target_findings(area: str, root: Path, graph: ActionGraph, runner: Runner) -> Iterator[Finding]:
     """area: what the user named. The runner knows its sources."""
     plan = forecast(graph, runner)
     left = [f for f in plan if f.status != "cached"]

@@ -16,7 +16,9 @@ from mxt.graph.graph import ActionGraph
 class Forecast:
     """status: "cached", "run" (its key is known and has no result) or "later" (an input is made first).
 
-    key: where known. changes: against the action's last form. waits: inputs that other actions make first.
+    key: where known. likeness: where it is not, a digest of the same form with "made so" in place of what is
+    still to be made; two of them are equal where nothing that the action may read differs.
+    changes: against the action's last form. waits: inputs that other actions make first.
     """
 
     action: Action
@@ -24,6 +26,12 @@ class Forecast:
     key: str | None = None
     changes: list[Change] = field(default_factory=list)
     waits: dict[str, ActionId] = field(default_factory=dict)
+    likeness: str | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether it would have to run, or perhaps so, and cannot."""
+        return self.action.refusal is not None and self.status != "cached"
 
 
 def forecast(graph: ActionGraph, runner: Runner, wanted: Iterable[ActionId] | None = None) -> list[Forecast]:
@@ -37,7 +45,9 @@ def forecast(graph: ActionGraph, runner: Runner, wanted: Iterable[ActionId] | No
             if isinstance(i.ref, OutputRef) and made[i.ref.action].status != "cached"
         }
         if waits:
-            made[identity] = Forecast(action, "later", None, runner.partial_reason(action, waits), waits)
+            changes = runner.partial_reason(action, waits)
+            likeness = runner.likeness(action, {w: made[w].key or made[w].likeness for w in waits.values()})
+            made[identity] = Forecast(action, "later", None, changes, waits, likeness)
             continue
         found = runner.find(action)
         if found.realisation is not None:

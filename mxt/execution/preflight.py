@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mxt.action.action import Action, ActionId
+from mxt.action.action import Action, ActionId, Refusal
 from mxt.action.platform import check_machine
-from mxt.errors import MxtError, PlatformError, ToolchainError
+from mxt.errors import MxtError, PlatformError, RefusedError, ToolchainError
 from mxt.execution.forecast import forecast
 from mxt.execution.machine import gpu_count, memory_mb
 from mxt.execution.runner import Runner
@@ -26,7 +26,8 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Lack:
-    """Something that this machine lacks. kind: "platform", "toolchain", "gpus" or "memory".
+    """Something that is lacking. kind: "refused" (whatever the machine), "platform", "toolchain", "gpus" or
+    "memory".
 
     error: what, and the way out. actions: all that declare a need for it.
     """
@@ -84,8 +85,12 @@ def machine_lacks(root: Path, graph: ActionGraph) -> Iterator[Lack]:
     toolchains: dict[tuple[str, bool], list[ActionId]] = defaultdict(list)
     gpus: dict[int, list[ActionId]] = defaultdict(list)
     memory: dict[int, list[ActionId]] = defaultdict(list)
+    refused: dict[Refusal, list[ActionId]] = defaultdict(list)
     there, megabytes = gpu_count(), memory_mb()
     for identity, action in graph.actions.items():
+        if action.refusal is not None:
+            refused[action.refusal].append(identity)
+            continue  # whatever the machine has, it would not run
         if action.platform is not None:
             platforms[action.platform].append(identity)
         if action.toolchain is not None:
@@ -94,6 +99,8 @@ def machine_lacks(root: Path, graph: ActionGraph) -> Iterator[Lack]:
             gpus[action.gpus].append(identity)
         if action.memory_mb > megabytes:
             memory[action.memory_mb].append(identity)
+    for refusal, actions in refused.items():
+        yield Lack("refused", RefusedError(refusal.message, hint=refusal.hint), tuple(actions))
     for digest, actions in platforms.items():
         try:
             check_machine(graph.platforms[digest])

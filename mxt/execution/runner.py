@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from mxt.action.action import Action, ActionId, OutputRef, SliceRef, SourceRef
 from mxt.action.explain import Change, compare
 from mxt.action.key import InputDigest, Key, action_form, action_key
-from mxt.errors import ActionError, MxtError, PlatformError, StageError, StoreError
+from mxt.errors import ActionError, MxtError, PlatformError, RefusedError, StageError, StoreError
 from mxt.execution.attempts import Attempts
 from mxt.execution.environment import Environments
 from mxt.execution.harvest import check_outputs, make_readable, take
@@ -177,6 +177,17 @@ class Runner:
             if c.field.removeprefix("inputs.") not in waits
         ]
 
+    def likeness(self, action: Action, makers: Mapping[ActionId, str | None]) -> str:
+        """What stands for the key of an action some of whose inputs are still to be made, by `makers`."""
+        inputs = {}
+        for i in action.inputs:
+            maker = makers.get(i.ref.action) if isinstance(i.ref, OutputRef) else None
+            if maker is not None and isinstance(i.ref, OutputRef):
+                inputs[i.name] = InputDigest("made", f"{maker} {i.ref.output}")
+            else:
+                inputs[i.name] = self._input_digest(i.ref)
+        return action_key(action, inputs).digest
+
     def history(self, identity: ActionId) -> list[Remembered]:
         """The keys this action has had here, oldest first."""
         return self._store.history.history(identity.label, identity.name)
@@ -211,6 +222,8 @@ class Runner:
                 where=str(action.id),
                 hint="build on a machine that has them, or fetch a result made on one",
             )
+        if action.refusal is not None:
+            raise RefusedError(action.refusal.message, where=str(action.id), hint=action.refusal.hint)
         platform = self._environments.platform(action)
         code = self._environments.code(action)
         sandboxed = self._sandbox and bubblewrap() is not None

@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mxt.action.action import Action, ActionId, Input, InputRef, Output, OutputRef, SliceRef, SourceRef
+from mxt.action.action import (
+    Action,
+    ActionId,
+    Input,
+    InputRef,
+    Output,
+    OutputRef,
+    Refusal,
+    SliceRef,
+    SourceRef,
+)
 from mxt.action.resources import Resources
 from mxt.errors import GraphError, did_you_mean
 
@@ -130,6 +140,8 @@ class Target:
         passthrough: Sequence[str] = (),
         progress: bool = False,
         accelerants: bool | str = False,
+        environment: Mapping[str, str] | None = None,
+        refuse: Refusal | None = None,
     ) -> list[Handle]:
         """Declare one action; returns handles to its outputs.
 
@@ -139,6 +151,9 @@ class Target:
         host's variables named in passthrough (tokens, endpoints), which are in no key either.
         progress: a folder kept per key until the action succeeds. accelerants: True for a folder of the
         action's own, kept per key; a label for a private copy of what that target's action made.
+        environment: variables that the process starts with, beside the platform's; keyed. refuse: why this
+        action cannot be executed, such as `not_yet("training by DPO")`: it has a key and is shown, and a
+        build that would have to run it fails before anything runs.
         """
         resources = resources or Resources()
         identity = ActionId(self.label, name)
@@ -171,7 +186,8 @@ class Target:
             progress=progress,
             accelerants=bool(accelerants),
             accelerants_from=self._maker(accelerants) if isinstance(accelerants, str) else None,
-            **self._defaults,
+            refusal=refuse,
+            **{**self._defaults, "environment": {**self._defaults["environment"], **(environment or {})}},
         )
         self.made.append(action)
         return [output_handle(action, o) for o in declared]
