@@ -9,13 +9,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from mxt.rule import Attributes, Config, Label, Resources, Run
+from mxt.rule import Attributes, Config, Label, Resources, Run, not_yet
 
 if TYPE_CHECKING:
     from mxt.graph.target import Target
 
 VERSION = 1
-KEYED = ("data.dedupe.exact", "data.dedupe.minhash.threshold")
+KEYED = (
+    "data.limit",
+    "data.dedupe.exact",
+    "data.dedupe.minhash.threshold",
+    "data.dedupe.semdedup.threshold",
+    "data.dedupe.semdedup.repo",
+    "data.dedupe.semdedup.revision",
+    "data.dedupe.semdedup.clusters",
+)
 EXACT_COLUMNS = 8  # as shards.py writes them
 EXAMPLES = 20
 
@@ -36,6 +44,11 @@ def actions(target: Target) -> None:
         inputs={"signatures": signatures},
         outputs={f"keep-{h.action}": f"keep-{h.action}.json" for h in signatures},
         resources=Resources(cpus=1, memory_mb=512),
+        refuse=not_yet(
+            "search for rows of the same meaning (semdedup)", hint="leave data.dedupe.semdedup out"
+        )
+        if target.config["data.dedupe.semdedup.repo"]
+        else None,
     )
 
 

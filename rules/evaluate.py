@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from mxt.rule import Attributes, Config, Label, Labels, Resources, Run, Target
+from mxt.rule import Attributes, Config, Label, Labels, Refusal, Resources, Run, Target, not_yet
 from rules._hub import PASSTHROUGH
+from rules._refusals import on_gpu, unpinned
 
 VERSION = 1
 KEYED = (
     "meta.seed",
+    "hardware.gpus",
+    "hardware.env",
+    "model.kind",
+    "model.trust_remote_code",
     "eval.tasks",
     "eval.revisions",
     "eval.num_fewshot",
     "eval.limit",
     "eval.batch_size",
     "eval.chat_template",
+    "eval.code",
 )
 
 
@@ -48,10 +56,20 @@ def actions(target: Target) -> None:
         mnemonic="Evaluate",
         inputs=inputs,
         outputs={"results": "results.json"},
-        resources=Resources(cpus=1, memory_mb=2048),
+        resources=Resources(cpus=1, memory_mb=2048, gpus=target.config["hardware.gpus"]),
+        environment=target.config["hardware.env"],
+        refuse=_refusal(target.config),
         network=hub,
         passthrough=PASSTHROUGH if hub else (),
     )
+
+
+def _refusal(config: Mapping[str, Any]) -> Refusal | None:
+    """Code that a model wrote, a GPU, or a dataset whose commit is not known."""
+    if config["eval.code"] != "refuse":
+        return not_yet("tasks that run what the model writes", hint="leave eval.code and such tasks out")
+    loose = (unpinned(f"eval.revisions[{name}]", r) for name, r in (config["eval.revisions"] or {}).items())
+    return on_gpu("evaluation", config) or next((r for r in loose if r), None)
 
 
 def evaluate(run: Run) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mxt.rule import Attributes, Config, Resources, Run
 from rules._hub import PASSTHROUGH, choose_listed, fetch, place
+from rules._refusals import unpinned
 
 if TYPE_CHECKING:
     from mxt.graph.target import Target
@@ -40,6 +41,7 @@ def actions(target: Target) -> None:
         network=True,
         passthrough=PASSTHROUGH,
         progress=True,
+        refuse=unpinned("data.hub.revision", target.config["data.hub.revision"]),
     )
 
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from mxt.rule import Attributes, Config, Resources, Run, StageError
 from rules._hub import PASSTHROUGH, fetch, place
+from rules._refusals import unpinned
 
 if TYPE_CHECKING:
     from mxt.graph.target import Target
 
 VERSION = 1
-KEYED = ("model.hub.repo", "model.hub.revision")
+KEYED = ("model.hub.repo", "model.hub.revision", "model.trust_remote_code")
 WEIGHTS = ("model*.safetensors", "*.safetensors")  # the first that finds something
 COMPANIONS = (
     "config.json",
@@ -48,6 +49,7 @@ def actions(target: Target) -> None:
         network=True,
         passthrough=PASSTHROUGH,
         progress=True,
+        refuse=unpinned("model.hub.revision", target.config["model.hub.revision"]),
     )
 
 

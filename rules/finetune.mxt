@@ -4,10 +4,22 @@
 #   finetune(name = "tiny_sft_lora", recipe = "tiny_sft_lora.yaml")
 #
 # The stages are the sections present in the recipe: without `quantize` there is no .quantize.
-# A plan pinned beside the recipe (NAME.plan.json, see `mxt plan pin`) takes the probe's place.
+# What is only text (fetching, shards, dedupe, pack) runs on the CPU whatever the recipe's device, so that a
+# laptop can prepare what a GPU trains on. A plan pinned beside the recipe (NAME.plan.json, see `mxt plan pin`) takes the probe's place.
 
+CPU = "//:cpu"
+CPU_TOOLCHAIN = "//:cpu_py311"
+
+# by the device that a platform's name begins with
 TOOLCHAINS = {
-    "cpu": "//:cpu_py311",
+    "cpu": CPU_TOOLCHAIN,
+    "mi300x": "//:rocm_primus",
+    "mi325x": "//:rocm_primus",
+    "mi350x": "//:rocm_primus",
+    "mi355x": "//:rocm_primus",
+    "a100": "//:cuda",
+    "h100": "//:cuda",
+    "h200": "//:cuda",
 }
 
 def finetune(name, recipe, toolchain = None, tags = []):
@@ -16,27 +28,35 @@ def finetune(name, recipe, toolchain = None, tags = []):
     Args:
       name: the target that builds all pure stages and their receipt.
       recipe: a YAML file of the package.
-      toolchain: what the stages run in; by default the one that belongs to hardware.platform.
+      toolchain: what the stages on the device run in; by default the one that belongs to hardware.platform.
       tags: for all targets.
     """
     cfg = config(recipe, "recipe")
     model, data, train_cfg, eval_cfg = cfg["model"], cfg["data"], cfg["train"], cfg["eval"]
-    platform = cfg["hardware"]["platform"]
+    platform, gpus = cfg["hardware"]["platform"], cfg["hardware"]["gpus"]
+    device = platform.split("_")[0]
     if toolchain == None:
-        if platform not in TOOLCHAINS:
+        if device not in TOOLCHAINS:
             fail("%s: no toolchain is known for platform '%s'; pass toolchain = \"//:...\" to finetune()" % (recipe, platform))
-        toolchain = TOOLCHAINS[platform]
+        toolchain = TOOLCHAINS[device]
     common = {
         "config": cfg,
-        "platform": "//:" + platform,
+        "platform": "//:%s_%dx" % (platform, gpus) if gpus > 1 else "//:" + platform,
         "toolchain": toolchain,
         "tags": tags,
     }
+    text = common if device == "cpu" else common | {"platform": CPU, "toolchain": CPU_TOOLCHAIN}
     made = []
 
     # What quantizing compiles depends on the toolchain alone: early, beside all the rest.
     if cfg["quantize"] != None:
-        quark_extension(name = name + ".quark_extension", platform = common["platform"], toolchain = toolchain, tags = tags)
+        quark_extension(
+            name = name + ".quark_extension",
+            platform = common["platform"],
+            toolchain = toolchain,
+            gpus = gpus,
+            tags = tags,
+        )
         made.append(".quark_extension")
 
     # The model. Tokenizer, configuration and shapes are all that pack and probe read, so they take
@@ -52,7 +72,7 @@ def finetune(name, recipe, toolchain = None, tags = []):
             made.append(".pretrain")
             base = ":" + name + ".pretrain"
     elif model["hub"] != None:
-        fetch_model(name = name + ".fetch_model", **common)
+        fetch_model(name = name + ".fetch_model", **text)
         made.append(".fetch_model")
         shape = ":" + name + ".fetch_model"
         base = shape
@@ -63,16 +83,17 @@ def finetune(name, recipe, toolchain = None, tags = []):
     # The data.
     keep = None
     if data != None:
+        whole = data["dedupe"] != None or data["limit"] != None  # something that asks about all rows
         if data["hub"] != None:
-            fetch_data(name = name + ".fetch_data", **common)
+            fetch_data(name = name + ".fetch_data", **text)
             made.append(".fetch_data")
             source = {"fetched": ":" + name + ".fetch_data"}
         else:
             source = {"files": glob(data["files"])}
-        shards(name = name + ".shards", signatures = data["dedupe"] != None, **(common | source))
+        shards(name = name + ".shards", signatures = whole, **(text | source))
         made.append(".shards")
-        if data["dedupe"] != None:
-            dedupe(name = name + ".dedupe", shards = ":" + name + ".shards", **common)
+        if whole:
+            dedupe(name = name + ".dedupe", shards = ":" + name + ".shards", **text)
             made.append(".dedupe")
             keep = ":" + name + ".dedupe"
         pack(
@@ -81,12 +102,13 @@ def finetune(name, recipe, toolchain = None, tags = []):
             shards = ":" + name + ".shards",
             keep = keep,
             template = data["chat_template"],
-            **(common | source)
+            **(text | source)
         )
         made.append(".pack")
 
     # Training, by the plan that the probe makes or that somebody pinned.
     tuned = {"model": base, "adapter": None}
+    plan = None
     if train_cfg != None:
         plan = name + ".plan.json"
         if not glob([plan], allow_empty = True):
@@ -118,7 +140,7 @@ def finetune(name, recipe, toolchain = None, tags = []):
                 tuned = ":" + name + ".eval",
                 shards = ":" + name + ".shards",
                 keep = keep,
-                **common
+                **text
             )
             made.append(".gate")
 
@@ -127,6 +149,14 @@ def finetune(name, recipe, toolchain = None, tags = []):
         quantize(name = name + ".quantize", data = rows, extension = ":" + name + ".quark_extension", **(common | tuned))
         made.append(".quantize")
 
-    # .serve, .publish and .anchor, which are run and not built, belong here once their rules exist.
+    # Run and not built: nothing below is part of NAME, and no pattern names it.
+    manual = {"tags": tags + ["manual"]}
+    small = {"quantized": ":" + name + ".quantize"} if cfg["quantize"] != None else {}
+    if cfg["serve"] != None:
+        serve(name = name + ".serve", plan = plan, **(common | manual | tuned | small))
+    if cfg["publish"] != None:
+        publish(name = name + ".publish", card = cfg["publish"]["card"], **(text | manual | tuned | small))
+    if cfg["receipt"] != None and cfg["receipt"]["anchor"] != None:
+        anchor(name = name + ".anchor", stages = [":" + name + m for m in made], **(text | manual))
 
     bundle(name = name, deps = [":" + name + m for m in made], receipt = True, recipe = recipe, tags = tags)

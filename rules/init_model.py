@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mxt.rule import Attributes, Config, Labels, Resources, Run
+from mxt.rule import Attributes, Config, Labels, Resources, Run, not_yet
 
 if TYPE_CHECKING:
     from mxt.graph.target import Target
@@ -28,6 +28,9 @@ KEYED = (
     "model.init.max_position_embeddings",
     "model.init.rope_theta",
     "model.init.tie_word_embeddings",
+    "model.init.experts.count",
+    "model.init.experts.per_token",
+    "model.init.experts.intermediate_size",
 )
 
 # ChatML, as Qwen3 has it without thinking and tools; what is learned stands between {% generation %}
@@ -59,6 +62,7 @@ def actions(target: Target) -> None:
         inputs={"corpus": list(target.attrs.corpus)},
         outputs={"model": "model/"},
         resources=Resources(cpus=1, memory_mb=1500),
+        refuse=not_yet("a new mixture of experts") if target.config["model.init.experts.count"] else None,
     )
 
 
@@ -70,7 +74,8 @@ def init_model(run: Run) -> None:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    size = {k.removeprefix("model.init."): v for k, v in run.config.items() if k.startswith("model.init.")}
+    names = [k for k in run.config if k.startswith("model.init.") and ".experts." not in k]
+    size = {k.removeprefix("model.init."): run.config[k] for k in names}
     run.report(note="training the tokenizer")
     tokenizer = train_tokenizer(run, size["vocab_size"], size["max_position_embeddings"])
     theta = size.pop("rope_theta")

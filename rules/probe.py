@@ -10,20 +10,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mxt.rule import Attributes, Config, Label, Resources, Run, StageError, Target
+from mxt.rule import Attributes, Config, Label, Refusal, Resources, Run, StageError, Target, not_yet
+from rules._refusals import on_gpu
 
 VERSION = 1
 KEYED = (
     "meta.seed",
+    "hardware.gpus",
+    "hardware.env",
     "autotune.policy",
     "autotune.budget_s",
+    "autotune.search",
     "autotune.attention",
+    "autotune.gemm",
     "autotune.compile",
+    "autotune.recompute",
+    "autotune.collectives",
     "autotune.micro_batch",
     "autotune.steps",
     "data.pack.max_length",
+    "train.parallel",
     "train.lora.r",
     "train.lora.targets",
+    "train.lora.base",
     "train.max_steps",
     "train.batch_size",
     "train.determinism",
@@ -42,13 +51,28 @@ class Attrs(Attributes):
 
 
 def actions(target: Target) -> None:
+    config = target.config
     target.action(
         run=probe,
         mnemonic="Probe",
         inputs={"model": target.attrs.model},
         outputs={"plan": "plan.json"},
-        resources=Resources(cpus=1, memory_mb=2048, exclusive=True),
+        resources=Resources(cpus=1, memory_mb=2048, gpus=config["hardware.gpus"], exclusive=True),
+        environment=config["hardware.env"],
+        refuse=on_gpu("the probe", config) or _beyond(config),
     )
+
+
+def _beyond(config: Mapping[str, Any]) -> Refusal | None:
+    """What this probe does not measure yet, on a CPU."""
+    for field, known in (
+        ("autotune.search", "budget"),
+        ("autotune.gemm", ("default",)),
+        ("autotune.recompute", ("none",)),
+    ):
+        if config[field] not in (known, list(known)):
+            return not_yet(f"a probe with {field} other than its default", hint=f"leave {field} out")
+    return None
 
 
 def probe(run: Run) -> None:

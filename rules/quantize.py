@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mxt.rule import Attributes, Config, Label, Resources, Run, StageError, Target
+from mxt.rule import Attributes, Config, Label, Refusal, Resources, Run, StageError, Target, not_yet
+from rules._refusals import on_gpu
 
 VERSION = 1
-KEYED = ("quantize.scheme", "quantize.exclude", "quantize.calibration_rows", "data.pack.max_length")
+KEYED = (
+    "hardware.gpus",
+    "hardware.env",
+    "model.kind",
+    "model.trust_remote_code",
+    "quantize.scheme",
+    "quantize.exclude",
+    "quantize.calibration_rows",
+    "data.pack.max_length",
+)
 
 # what was exported must compute what Quark computed: largest difference of logits, by the largest logit
 TOLERANCE = 1e-3
 # schemes whose input scales are fixed ahead of time, on data; the others measure each token as it comes
 CALIBRATED = ("fp8",)
+SCHEMES = ("ptpc_fp8", "fp8")
 CALIBRATION_ROWS = 64
 # what quantizing may change: mean difference of logits by their mean size. FP8 keeps three bits after
 # the first, 2-3 % a product; a model that is off by as much as this has lost what it was trained for
@@ -50,9 +61,19 @@ def actions(target: Target) -> None:
         mnemonic="Quantize",
         inputs=inputs,
         outputs={"model": "model/"},
-        resources=Resources(cpus=1, memory_mb=3072),
+        resources=Resources(cpus=1, memory_mb=3072, gpus=target.config["hardware.gpus"]),
+        environment=target.config["hardware.env"],
+        refuse=_refusal(target.config),
         accelerants=attrs.extension or True,
     )
+
+
+def _refusal(config: Mapping[str, Any]) -> Refusal | None:
+    """Schemes that are not written yet, and GPUs."""
+    scheme = config["quantize.scheme"]
+    if scheme not in SCHEMES:
+        return not_yet(f"quantizing to {scheme}", hint=f"written are {' and '.join(SCHEMES)}")
+    return on_gpu("quantizing", config)
 
 
 def quantize(run: Run) -> None:

@@ -6,13 +6,15 @@ reproducible; the output says for which libraries it is.
 
 from __future__ import annotations
 
-from mxt.rule import Attributes, Resources, Run, Target
+from mxt.rule import Attributes, Resources, Run, Target, not_yet
 
 VERSION = 1
 
 
 class Attrs(Attributes):
-    """Nothing but toolchain and platform."""
+    """gpus: how many the platform has; beside toolchain and platform all there is."""
+
+    gpus: int = 0
 
 
 def actions(target: Target) -> None:
@@ -22,6 +24,7 @@ def actions(target: Target) -> None:
         outputs={"stamp": "stamp.json"},
         resources=Resources(cpus=1, memory_mb=2048),
         accelerants=True,
+        refuse=not_yet("quantizing on a GPU") if target.attrs.gpus else None,
     )
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from mxt.rule import Attributes, Config, Label, Labels, Resources, Run
 from rules._pieces import UNKEYED, pieces_of, provenance, where
+from rules._refusals import rows
 
 if TYPE_CHECKING:
     from typing import Self
@@ -66,6 +67,7 @@ def actions(target: Target) -> None:
             outputs=outputs,
             unkeyed=provenance(piece),
             resources=Resources(cpus=1, memory_mb=300),
+            refuse=rows(target.config),
         )
 
 

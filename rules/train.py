@@ -6,16 +6,39 @@ from pathlib import Path
 from typing import Any
 
 from mxt.rule import Attributes, Config, Label, Resources, Run, StageError, Target
+from rules._refusals import training
 
 VERSION = 1
 KEYED = (
     "meta.seed",
+    "hardware.gpus",
+    "hardware.env",
+    "model.kind",
+    "model.trust_remote_code",
     "data.pack.max_length",
     "train.method",
+    "train.backend",
+    "train.parallel",
     "train.lora.r",
     "train.lora.alpha",
     "train.lora.dropout",
     "train.lora.targets",
+    "train.lora.base",
+    "train.dpo.beta",
+    "train.orpo.beta",
+    "train.kto.beta",
+    "train.kto.desirable_weight",
+    "train.kto.undesirable_weight",
+    "train.grpo.generations",
+    "train.grpo.kl",
+    "train.grpo.max_answer",
+    "train.grpo.temperature",
+    "train.grpo.reward",
+    "train.rlhf.reward_repo",
+    "train.rlhf.reward_revision",
+    "train.rlhf.kl",
+    "train.rlhf.max_answer",
+    "train.rlhf.temperature",
     "train.lr",
     "train.epochs",
     "train.max_steps",
@@ -25,6 +48,7 @@ KEYED = (
     "train.weight_decay",
     "train.scheduler",
     "train.warmup_ratio",
+    "train.decay_ratio",
     "train.max_grad_norm",
     "train.determinism",
     "train.dtype",
@@ -53,9 +77,11 @@ def actions(target: Target) -> None:
             "plan": target.source(target.attrs.plan)._replace(path="plan.json"),
         },
         outputs={"adapter": "adapter/"} if lora else {"model": "model/"},
-        resources=Resources(cpus=1, memory_mb=2048),
+        resources=Resources(cpus=1, memory_mb=2048, gpus=target.config["hardware.gpus"]),
         progress=True,
         accelerants=True,
+        environment=target.config["hardware.env"],
+        refuse=training(target.config),
     )
 
 
@@ -63,10 +89,6 @@ def train(run: Run) -> None:
     """Plan, data, model, steps, result; evidence: metrics.jsonl, settings.json, summary.json."""
     from rules._plan import read_model_config, read_plan, shape_of
 
-    if run.config["train.method"] != "sft":
-        raise StageError(
-            f"training method '{run.config['train.method']}' is not supported", hint="use method: sft"
-        )
     source = run.inputs["model"].absolute()
     plan = read_plan(run.inputs["plan"], shape_of(read_model_config(source), run.config), run.platform)
 

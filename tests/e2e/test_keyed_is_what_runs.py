@@ -199,7 +199,7 @@ def test_a_build_does_not_hide_a_negative_verdict(ws: Workspace) -> None:
         "from mxt.rule import Attributes\nTEST = True\nclass Attrs(Attributes): pass\n"
         "def actions(t): t.action(run=f, outputs={'verdict': 'v.json'})\n"
         "def f(run):\n    run.report(summary='3 rows left out')\n"
-        "    run.outputs['verdict'].write_text('{\"passed\": false, \"summary\": \"worse by 2\"}')\n",
+        '    run.outputs[\'verdict\'].write_text(\'{"passed": false, "summary": "worse by 2"}\')\n',
     )
     ws.write("MXTBUILD", 'worse(name = "x")')
     assert ws.run("trust").code == 0

@@ -146,7 +146,9 @@ RECIPES = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "column", "said"), RECIPES, ids=[r[1].partition(":")[0] for r in RECIPES])
+@pytest.mark.parametrize(
+    ("old", "new", "column", "said"), RECIPES, ids=[r[1].partition(":")[0] for r in RECIPES]
+)
 def test_an_unfit_recipe(micro: Workspace, old: str, new: str, column: int, said: str) -> None:
     edit(micro, old, new)
     text = micro.read("recipes/micro.yaml")

@@ -114,9 +114,13 @@ def test_a_lost_file_of_an_output(own: Workspace) -> None:
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "settings.json"])
 def test_a_byte_of_the_evidence(own: Workspace, name: str) -> None:
-    (path,) = (own.root / "cache/evidence").glob(f"*/*/{name}") if name != "metrics.jsonl" else [
-        p for p in (own.root / "cache/evidence").glob("*/*/metrics.jsonl") if "grad_norm" in p.read_text()
-    ]
+    (path,) = (
+        (own.root / "cache/evidence").glob(f"*/*/{name}")
+        if name != "metrics.jsonl"
+        else [
+            p for p in (own.root / "cache/evidence").glob("*/*/metrics.jsonl") if "grad_norm" in p.read_text()
+        ]
+    )
     flip(path, at=20)
     assert any(place.endswith(name) for place in verify(own))
 

@@ -304,9 +304,7 @@ def test_the_first_compilation_is_seen_through_while_it_can_pay() -> None:
     assert "as long as all 5 steps take without" in str(watcher.measurements[1].reason)
     watcher, _ = limit(1000)
     watcher._stop()
-    assert "at the end of 2 s of budget; all 1000 steps take 200.0 s" in str(
-        watcher.measurements[1].reason
-    )
+    assert "at the end of 2 s of budget; all 1000 steps take 200.0 s" in str(watcher.measurements[1].reason)
 
 
 def test_a_plan_for_inductor_holds_for_one_cxx_compiler(

@@ -1,0 +1,1 @@
+"""The sections of a recipe, one file each; `rules/recipe.py` puts them together."""

@@ -1,0 +1,32 @@
+"""What all sections share: frozen, unknown fields refused, no type guessed."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+# YAML has lists only; everything else stays strict, so that "8" is no number and 1 is no boolean
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+def _revision(value: str) -> str:
+    if re.fullmatch(r"[0-9a-fA-F]{7,39}", value) or re.fullmatch(r"[0-9A-F]{40}", value):
+        raise ValueError(f"'{value}' is no whole commit: give its 40 lower-case hexadecimal characters")
+    if not re.fullmatch(r"[\w][\w./+-]*", value) or ".." in value:
+        raise ValueError(f"'{value}' is no name of a commit, branch or tag")
+    return value
+
+
+# a commit; or 'unpinned', a branch or a tag, which parse and do not build until `mxt pin` has looked them up
+Revision = Annotated[str, AfterValidator(_revision)]
+Repo = Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
+
+
+class Section(BaseModel):
+    """A part of a recipe."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

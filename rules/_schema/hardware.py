@@ -1,0 +1,122 @@
+"""hardware: the declared device, a shape for each family with that family's own limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from mxt.errors import did_you_mean
+from rules._devices import DEVICES, MI300X_ENV, family_of
+from rules._schema.base import Section
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+Environment = dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], str]
+PLATFORM = "a platform of the root package: 'cpu' is //:cpu, 8 x 'mi300x' is //:mi300x_8x"
+PRICE = "US dollars an hour for one GPU (on a CPU: for the machine); for costs in the evidence, in no key"
+ENV = "variables that every stage on the device starts with"
+
+
+class Hardware(Section):
+    """The declared device."""
+
+    platform: Name = Field("cpu", description=PLATFORM)
+    gpus: int = Field(1, description="GPUs of one machine")
+    env: Environment = Field(default_factory=dict, description=ENV)
+    price_per_hour: float | None = Field(None, ge=0, description=PRICE)
+
+    @model_validator(mode="after")
+    def _count(self) -> Hardware:
+        family = family_of(self.platform)
+        if family is None:
+            raise ValueError(
+                f"platform '{self.platform}' names no known device{did_you_mean(self.platform, DEVICES)}; "
+                f"its name begins with one of {', '.join(DEVICES)}"
+            )
+        device = DEVICES[family]
+        if self.gpus not in device.gpus:
+            *most, last = map(str, device.gpus)
+            allowed = f"{', '.join(most)} or {last}" if most else last
+            why = f", as {device.why}" if device.why else ""
+            raise ValueError(f"gpus is {self.gpus}, on the {family} it must be {allowed}{why}")
+        return self
+
+
+class Cpu(Hardware):
+    """A processor and no GPU."""
+
+    gpus: int = Field(0, description="none: a CPU recipe uses no GPU")
+    env: Environment = Field(
+        default_factory=dict,
+        max_length=0,
+        description="none: the platform's own env caps the instruction set",
+    )
+
+
+class Mi300xFamily(Hardware):
+    """AMD Instinct MI300X, MI325X, MI350X and MI355X: 1 or 8 GPUs, and eight variables."""
+
+    env: Environment = Field(
+        default_factory=lambda: dict(MI300X_ENV),
+        description=f"{ENV}: the family's eight (absent: their usual values) and any others",
+    )
+
+    @field_validator("env")
+    @classmethod
+    def _eight(cls, value: dict[str, str]) -> dict[str, str]:
+        missing = [name for name in MI300X_ENV if name not in value]
+        if missing:
+            raise ValueError(
+                f"lacks {', '.join(missing)}: the MI300X family runs with all eight variables; "
+                "leave 'env' out for their usual values, or change a value and keep the name"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _architecture(self) -> Mi300xFamily:
+        arch = DEVICES[family_of(self.platform) or "mi300x"].arch
+        if self.env["PYTORCH_ROCM_ARCH"] != arch:
+            # a default that the recipe did not write follows the device
+            if self.env == MI300X_ENV:
+                object.__setattr__(self, "env", {**self.env, "PYTORCH_ROCM_ARCH": arch})
+            else:
+                raise ValueError(
+                    f"env: PYTORCH_ROCM_ARCH is {self.env['PYTORCH_ROCM_ARCH']}, "
+                    f"the {self.platform} is {arch}"
+                )
+        return self
+
+
+class Instinct(Hardware):
+    """AMD Instinct MI250X: one of its two dies counts as one GPU."""
+
+
+class Radeon(Hardware):
+    """AMD Radeon of the gfx1201 chip, such as the AI PRO R9700."""
+
+
+class Nvidia(Hardware):
+    """NVIDIA A100, H100 and H200."""
+
+
+def _kind(value: Any) -> str:
+    """Which shape a section has, told by the device that its platform names; "unknown" for others."""
+    platform = value.get("platform", "cpu") if isinstance(value, dict) else getattr(value, "platform", "cpu")
+    family = family_of(platform) if isinstance(platform, str) else None
+    if family is None:
+        return "unknown"
+    device = DEVICES[family]
+    if device.maker == "amd":
+        return {"gfx90a": "instinct", "gfx1201": "radeon"}.get(device.arch, "mi300x")
+    return device.maker
+
+
+AnyHardware = Annotated[
+    Annotated[Cpu, Tag("cpu")]
+    | Annotated[Mi300xFamily, Tag("mi300x")]
+    | Annotated[Instinct, Tag("instinct")]
+    | Annotated[Radeon, Tag("radeon")]
+    | Annotated[Nvidia, Tag("nvidia")]
+    | Annotated[Hardware, Tag("unknown")],
+    Discriminator(_kind),
+]
