@@ -164,7 +164,8 @@ def execute(
 
 def report(graph: ActionGraph, built: Built, began: float, places: Sequence[str] | None = None) -> int:
     """Print errors and the summary; the exit code. places: of results, where the graph is a part only."""
-    from mxt.cli.terminal import duration, paint, plural, print_error
+    from mxt.cli.terminal import paint, print_error
+    from mxt.words import duration, plural
 
     for error in built.errors:
         print_error(error)

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mxt.cli.options import add_workspace
-from mxt.cli.terminal import duration, paint, plural, size
+from mxt.cli.terminal import paint
 from mxt.errors import EXIT_BUILD, EXIT_OK, StoreError, UsageError
+from mxt.words import duration, plural, size
 
 if TYPE_CHECKING:
     from mxt.cli.session import Session

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mxt.cli.session import Session
-from mxt.cli.terminal import paint, plural, size
+from mxt.cli.terminal import paint
 from mxt.errors import StoreError
+from mxt.words import plural, size
 
 if TYPE_CHECKING:
     from mxt.store.measure import Measured

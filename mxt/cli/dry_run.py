@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mxt.cli.progress import short_change
 from mxt.cli.session import Session
-from mxt.cli.terminal import plural
 from mxt.execution.forecast import Forecast, forecast
 from mxt.graph.graph import ActionGraph
+from mxt.words import plural
 
 
 def show_plan(session: Session, graph: ActionGraph) -> int:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mxt.cli.options import add_labels, add_workspace
-from mxt.cli.terminal import paint, plural
+from mxt.cli.terminal import paint
 from mxt.errors import EXIT_OK, UsageError
+from mxt.words import plural
 
 if TYPE_CHECKING:
     from mxt.action.action import ActionId

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from mxt.action.parting import Difference, Step, part
 from mxt.cli.cells import columns_of, shorten
 from mxt.cli.changes import change_lines
-from mxt.cli.terminal import paint, plural, warn
+from mxt.cli.terminal import paint, warn
 from mxt.errors import EXIT_OK, UsageError
+from mxt.words import plural
 
 if TYPE_CHECKING:
     from mxt.execution.build_record import BuildRecord, BuiltStep

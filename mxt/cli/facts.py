@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from mxt.cli.cells import shorten, width_of
-from mxt.cli.terminal import duration
+from mxt.words import duration, ellipsis, short_digests
 
 _GAP = "  "
 # what gives way first where there is little room
@@ -89,8 +88,7 @@ def short_change(change: Mapping[str, str]) -> str:
     """A change in a line: digests cut to 12 characters."""
 
     def cut(text: str) -> str:
-        text = re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1", text)
-        return text if len(text) <= 60 else text[:57] + "..."
+        return ellipsis(short_digests(text), 60)
 
     if change["field"] == "":
         return change["new"]

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mxt.cli.options import add_workspace
-from mxt.cli.terminal import plural, size, warn
+from mxt.cli.terminal import warn
 from mxt.errors import EXIT_OK
+from mxt.words import plural, size
 
 if TYPE_CHECKING:
     from mxt.store.gc import Swept

@@ -63,7 +63,7 @@ def _labels(args: Sequence[str]) -> list[str]:
 def null_line(actions: int, seconds: float) -> str:
     """What a build says that had nothing to do."""
     if seconds >= 1:
-        from mxt.cli.terminal import duration
+        from mxt.words import duration
 
         return f"up to date: {actions} action{'' if actions == 1 else 's'} in {duration(seconds)}\n"
     return f"up to date: {actions} action{'' if actions == 1 else 's'} in {seconds:.2f} s\n"

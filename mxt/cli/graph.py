@@ -8,8 +8,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mxt.cli.options import add_labels, add_workspace
-from mxt.cli.terminal import plural
 from mxt.errors import EXIT_OK, StoreError, UsageError
+from mxt.words import plural
 
 EXAMPLES = """
 examples:

@@ -9,8 +9,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from mxt.cli.terminal import paint, plural, warn
+from mxt.cli.terminal import paint, warn
 from mxt.errors import EXIT_OK, UsageError
+from mxt.words import plural
 
 EXAMPLES = """
 examples:

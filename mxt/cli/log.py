@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mxt.cli.options import add_workspace
-from mxt.cli.terminal import duration, plural, size
 from mxt.errors import EXIT_OK, GraphError, UsageError, did_you_mean
+from mxt.words import duration, plural, size
 
 if TYPE_CHECKING:
     from mxt.action.action import ActionId

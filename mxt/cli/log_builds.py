@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mxt.cli.cells import columns_of, pad, shorten
-from mxt.cli.terminal import duration
+from mxt.words import duration
 
 if TYPE_CHECKING:
     from mxt.execution.build_record import BuildRecord

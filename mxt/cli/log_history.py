@@ -14,9 +14,9 @@ from mxt.action.action import ActionId
 from mxt.action.explain import Change, compare
 from mxt.cli.cells import pad, shorten
 from mxt.cli.log_builds import all_records, local_time
-from mxt.cli.terminal import duration
 from mxt.errors import StoreError
 from mxt.store.measure import run_time
+from mxt.words import duration
 
 if TYPE_CHECKING:
     from mxt.execution.build_record import BuildRecord

@@ -24,7 +24,7 @@ class Meter:
         now = time.monotonic()
         if now < self._next:
             return
-        from mxt.cli.terminal import size
+        from mxt.words import size
 
         self._next = now + _INTERVAL_S
         self._shown = True

@@ -11,7 +11,8 @@ from typing import Any
 
 from mxt.cli.cells import pad, shorten, width_of
 from mxt.cli.plan_found import FoundPlan
-from mxt.cli.terminal import duration, paint, plural
+from mxt.cli.terminal import paint
+from mxt.words import duration, plural
 
 # what the candidates' rows say beside their figures
 _CANDIDATE, _CHOSEN, _REASON = "candidate", "chosen", "reason"

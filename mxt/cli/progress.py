@@ -15,7 +15,8 @@ from typing import Any
 
 from mxt.cli.facts import action_line, facts, printable, short_change
 from mxt.cli.screen import Screen, bars_of
-from mxt.cli.terminal import duration, paint, warning
+from mxt.cli.terminal import paint, warning
+from mxt.words import duration
 
 __all__ = ["Progress", "live_wanted", "short_change"]
 

@@ -1,4 +1,4 @@
-"""What every verb prints with: colours where they are wanted, errors, sizes and times in words."""
+"""What every verb prints with: colours where they are wanted, errors, warnings."""
 
 from __future__ import annotations
 
@@ -40,29 +40,3 @@ def warn(text: str) -> None:
 def warning(text: str) -> str:
     """A warning's line for standard error."""
     return f"{paint('warning:', 'yellow', sys.stderr)} {text}"
-
-
-def duration(seconds: float) -> str:
-    """0.04 s, 12.3 s, 3:05 min, 2:05:09 h."""
-    if seconds < 1:
-        return f"{seconds:.2f} s"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}:{rest:02d} min"
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
-
-
-def size(count: float) -> str:
-    """Bytes in binary units: 512 B, 1.5 KiB, 2.0 GiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
-def plural(count: int, noun: str) -> str:
-    """1 action, 2 actions."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

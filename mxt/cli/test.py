@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from mxt.cli.build import execute, report
 from mxt.cli.options import add_building, add_labels, add_watch, add_workspace
-from mxt.cli.terminal import paint, plural
+from mxt.cli.terminal import paint
 from mxt.errors import EXIT_BUILD, EXIT_OK, EXIT_TESTS, ActionError, GraphError
+from mxt.words import plural
 
 if TYPE_CHECKING:
     from mxt.cli.session import Session

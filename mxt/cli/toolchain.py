@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mxt.cli.options import add_workspace
-from mxt.cli.terminal import plural
 from mxt.errors import EXIT_OK, MxtError, ToolchainError, UsageError
+from mxt.words import plural
 
 EXAMPLES = """
 examples:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from mxt.cli.options import add_workspace
-from mxt.cli.terminal import plural
 from mxt.errors import EXIT_OK, UsageError
+from mxt.words import plural
 
 EXAMPLES = """
 examples:

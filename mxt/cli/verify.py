@@ -147,7 +147,8 @@ def find_receipt(args: Namespace) -> tuple[Path, Workspace]:
 
 def render(result: Result, width: int) -> Iterator[str]:
     """The result for people, width columns wide as far as paths and digests allow."""
-    from mxt.cli.terminal import paint, plural
+    from mxt.cli.terminal import paint
+    from mxt.words import plural
 
     wrong = len(result.mismatches)
     if wrong:
@@ -174,7 +175,7 @@ def render(result: Result, width: int) -> Iterator[str]:
 
 
 def _facts(result: Result) -> Iterator[tuple[str, str]]:
-    from mxt.cli.terminal import duration, plural, size
+    from mxt.words import duration, plural, size
 
     yield "receipt", result.digest
     if result.signer is not None:

@@ -64,7 +64,7 @@ def watch(args: Namespace, once: Callable[[Namespace, Seen], int]) -> int:
 def _wait(watched: Watched) -> list[str]:
     from mxt.cli.progress import live_wanted
     from mxt.cli.screen import Screen
-    from mxt.cli.terminal import plural
+    from mxt.words import plural
 
     line = f"watching {plural(len(watched), 'path')}; Ctrl-C ends"
     if not live_wanted():

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from mxt.pages.page import escape
 from mxt.panels import Bar, Bars, Lines
+from mxt.words import ellipsis
 
 STYLE = """\
 .chart { margin: .6rem 0 1.2rem; break-inside: avoid }
@@ -109,7 +110,7 @@ def curves(panel: Lines) -> str:
         parts.append(f'<line class="grid" x1="{place}" x2="{place}" y1="0" y2="100%"/>')
         parts.append(f'<text x="{place}" y="100%" dy="18" text-anchor="middle">{_tick(x, x_ticks)}</text>')
     if panel.x_label:
-        label = escape(_cut(panel.x_label))
+        label = escape(ellipsis(panel.x_label, _ROOM, "…"))
         parts.append(f'<text x="50%" y="100%" dy="36" text-anchor="middle">{label}</text>')
     inner = []
     for place_in_list, ys in enumerate(panel.series.values()):
@@ -189,7 +190,9 @@ def bars(panel: Bars) -> str:
     group = ""
     for bar in panel.bars:
         if bar.group and bar.group != group:
-            parts.append(f'<text class="group" x="0" y="{at + 17}">{escape(_cut(bar.group))}</text>')
+            parts.append(
+                f'<text class="group" x="0" y="{at + 17}">{escape(ellipsis(bar.group, _ROOM, "…"))}</text>'
+            )
             at += _GROUP
         group = bar.group
         parts.append(_bar(bar, at, across))
@@ -211,8 +214,8 @@ def _bar(bar: Bar, top: int, across: Callable[[float], str]) -> str:
     left, right = across(start), across(end)
     width = f"{float(right[:-1]) - float(left[:-1]):.2f}%"
     kind = "bar marked" if bar.marked else "bar"
-    said = _cut(bar.text or value_with_error(bar), _ROOM // 2)
-    name = _cut(bar.name, _ROOM - 2 - len(said))
+    said = ellipsis(bar.text or value_with_error(bar), _ROOM // 2, "…")
+    name = ellipsis(bar.name, _ROOM - 2 - len(said), "…")
     middle = top + 25
     parts = [
         f'<text class="name" x="0" y="{top + 14}">{escape(name)}</text>',
@@ -245,10 +248,6 @@ def describe_bars(panel: Bars) -> str:
     more = f"; and {len(panel.bars) - 12} more" if len(panel.bars) > 12 else ""
     unit = f" in {panel.unit}" if panel.unit else ""
     return f"{panel.title}{unit}: {'; '.join(shown)}{more}"
-
-
-def _cut(name: str, room: int = _ROOM) -> str:
-    return name if len(name) <= room else f"{name[: room - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _tick(value: float, among: Sequence[float]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from mxt.execution.runner import Runner
 from mxt.graph.graph import ActionGraph
 from mxt.pages.graph_page import GraphNode
 from mxt.pages.picture import PictureNode
-from mxt.pages.words import duration, moment
 from mxt.store.store import Store
+from mxt.words import duration, ellipsis, moment, short_digests
 
 LOOK_BACK = 20  # build records that may tell of an action's failure
 
@@ -163,8 +162,7 @@ def _reasons(item: Forecast) -> list[tuple[str, str]]:
 
 
 def _cut(text: str) -> str:
-    text = re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1", text)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return ellipsis(short_digests(text), 80)
 
 
 def _title(action: Action) -> str:

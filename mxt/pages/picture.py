@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mxt.pages.layout import Layout, Point, Route, lay_out
 from mxt.pages.page import COLOURS, escape
-from mxt.pages.words import duration, size
+from mxt.words import duration, middle_out, size
 
 STATES = ("hit", "executed", "stale", "failed", "skipped", "source", "waiting")
 WIDTH, HEIGHT, FLAT = 196.0, 44.0, 26.0
@@ -131,10 +131,10 @@ def _node(node: PictureNode, place: int, corner: Point) -> str:
         f"<title>{hover}</title>"
         f'<rect class="box" width="{_n(WIDTH)}" height="{_n(height)}" rx="6"/>'
         f'<path class="bar" d="M0 6a6 6 0 0 1 5-5.9v{_n(height - 0.2)}a6 6 0 0 1-5-5.9z"/>'
-        f'<text class="title" x="14" y="17">{escape(shorten(node.title, TITLE_CHARS + 3 * source))}</text>'
+        f'<text class="title" x="14" y="17">{escape(middle_out(node.title, TITLE_CHARS + 3 * source))}</text>'
     )
     if not source:
-        facts = shorten(facts, DETAIL_CHARS - len(words))
+        facts = middle_out(facts, DETAIL_CHARS - len(words))
         inner += (
             f'<text class="detail" x="14" y="34"><tspan class="state">{escape(words)}</tspan>'
             f"{escape(' · ' + facts if facts else '')}</text>"
@@ -153,14 +153,6 @@ def describe(node: PictureNode) -> str:
     if node.size is not None:
         parts.append(size(node.size))
     return " · ".join(parts)
-
-
-def shorten(text: str, limit: int) -> str:
-    """At most `limit` characters, the middle left out: names differ at their ends."""
-    if len(text) <= limit:
-        return text
-    front = (limit - 1) // 2
-    return f"{text[:front]}…{text[front + 1 - limit :]}"
 
 
 def _n(value: float) -> str:

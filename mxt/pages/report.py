@@ -10,11 +10,11 @@ from pathlib import Path
 from mxt.pages import chart, panels
 from mxt.pages.page import escape, page
 from mxt.pages.report_facts import Step, gather
-from mxt.pages.words import duration, moment, size
 from mxt.panels import Bar, Bars, Cell, Panel, Verdict, clean
 from mxt.receipt.receipt import RECEIPT_NAME, Receipt
 from mxt.store.layout import Layout
 from mxt.store.signing import keyid_of
+from mxt.words import duration, moment, size
 
 MAX_DRAWN = 300  # panels, and stages in the picture
 MAX_ROWS = 500  # of the table of times

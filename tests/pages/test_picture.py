@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mxt.pages.picture import STATES, PictureNode, describe, shorten, svg
+from mxt.pages.picture import STATES, PictureNode, describe, svg
+from mxt.words import middle_out
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -50,5 +51,5 @@ def test_an_unknown_state_is_refused() -> None:
 def test_words() -> None:
     assert describe(node("a", "executed", wall_s=0.04, size=512)) == "executed · 0.04 s · 512 B"
     assert describe(node("a", "source", kind="source file")) == "source file"
-    assert shorten("abcdefghij", 10) == "abcdefghij"
-    assert shorten("abcdefghijk", 10) == "abcd…ghijk"
+    assert middle_out("abcdefghij", 10) == "abcdefghij"
+    assert middle_out("abcdefghijk", 10) == "abcd…ghijk"
