@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mxt.cli.options import add_workspace
+from mxt.cli.terminal import warn
 from mxt.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ functions:
   kind(REGEX, X)               of these kinds
   filter(REGEX, X)             with labels in which the regex is found
   attr(NAME, REGEX, X)         with such an attribute: a list is "[a, b]", True
-                               is "1"; config.train.lr reaches into recipes
+                               is "1"; config.train.lr: a field of the recipe
+                               that the rule declares
   labels(ATTRIBUTE, X)         what an attribute names
   tests(X)                     tests in X, and those that bundles in X group
   some(X[, COUNT])             the first by name
@@ -74,10 +76,13 @@ def run(args: Namespace) -> int:
     tree = parse(args.expression)
     session = Session(args)
     targets = Targets(_Packages(session), tools=not args.no_tools)
+    evaluation = Evaluation(targets, session.workspace, args.expression)
     try:
-        found = Evaluation(targets, session.workspace, args.expression).evaluate(tree)
+        found = evaluation.evaluate(tree)
     finally:
         session.loader.close()
+    for doubt in evaluation.doubts:
+        warn(f"query: {doubt}")
     if args.output == "graph" or (isinstance(tree, Call) and tree.function == "allpaths"):
         labels = in_order(targets, found)
     elif isinstance(tree, Call) and tree.function == "somepath":
@@ -98,6 +103,12 @@ class _Packages:
         self.root = session.root
         self.package = session.package
         self.definition = session.definition
+
+    def rules(self) -> list[str]:
+        from mxt.graph.core_rules import CORE_RULES
+        from mxt.loading.rule_modules import find_rules
+
+        return list(find_rules(self._session.workspace, CORE_RULES))
 
     def packages_below(self, folder: str) -> list[str]:
         from mxt.loading.workspace import discover

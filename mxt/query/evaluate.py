@@ -7,22 +7,28 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mxt.errors import UsageError
+from mxt.errors import UsageError, did_you_mean
 from mxt.loading.pattern import parse_pattern
 from mxt.loading.workspace import Workspace
 from mxt.query.expression import FUNCTIONS, Call, Chain, Expression, Let, Set, Variable, Word, fail
+from mxt.query.matching import TooLongError, searched
 from mxt.query.targets import Targets
+from mxt.words import ellipsis
 
 Found = dict[str, None]  # a set that keeps the order in which things were found
 
 
 class Evaluation:
-    """Of one expression. text: as written, for errors."""
+    """Of one expression. text: as written, for errors.
+
+    doubts: what is no error and hardly meant: names that nothing here has. In the order of evaluation.
+    """
 
     def __init__(self, targets: Targets, workspace: Workspace, text: str) -> None:
         self.targets = targets
         self._workspace = workspace
         self._text = text
+        self.doubts: dict[str, None] = {}
 
     def evaluate(self, tree: Expression, names: Mapping[str, Found] | None = None) -> Found:
         """The labels that the expression means. names: what `let` has named so far."""
@@ -113,22 +119,36 @@ class Evaluation:
         return {}
 
     def _filter(self, regex: Word, given: Found) -> Found:
-        search = self._regex(regex)
-        return {label: None for label in given if search.search(label)}
+        labels = list(given)
+        found = self._matching(regex, labels, labels)
+        if not found:
+            words = {word for label in labels for word in re.split("[^A-Za-z0-9]", label) if word}
+            self._doubt_near(regex, words, "no label here contains")
+        return found
 
     def _kind(self, regex: Word, given: Found) -> Found:
-        search = self._regex(regex)
-        return {label: None for label in given if search.search(self.targets.node(label).kind)}
+        kinds = [self.targets.node(label).kind for label in given]
+        found = self._matching(regex, list(given), kinds)
+        if not found:
+            known = list(self.targets.kinds())
+            if not any(self._searched(regex, known)):
+                names = [kind.removesuffix(" rule") for kind in known]
+                self._doubt(f"no kind matches '{regex.text}'{did_you_mean(_plain(regex), names)}")
+        return found
 
     def _attr(self, name: Word, regex: Word, given: Found) -> Found:
-        search = self._regex(regex)
-        return {
-            label: None
-            for label in given
-            if any(search.search(text) for text in attribute(self.targets.node(label).attrs, name.text))
-        }
+        self._check_attribute(name, given)
+        pairs = [
+            (label, text) for label in given for text in attribute(self.targets.node(label).attrs, name.text)
+        ]
+        found = self._matching(regex, [label for label, _ in pairs], [text for _, text in pairs])
+        if not found and name.text == "tags":
+            tags = {str(t) for label in given for t in self.targets.node(label).attrs.get("tags") or ()}
+            self._doubt_near(regex, tags, "nothing here has the tag")
+        return found
 
     def _labels(self, name: Word, given: Found) -> Found:
+        self._check_attribute(name, given)
         node = self.targets.node
         return {found: None for label in given for found in node(label).label_attrs.get(name.text, ())}
 
@@ -148,13 +168,53 @@ class Evaluation:
                     stack.extend(node(label).label_attrs.get("deps", ()))
         return {label: None for label in seen if self.targets.is_test(label)}
 
-    def _regex(self, word: Word) -> re.Pattern[str]:
+    # ---- regular expressions, and names that nothing has ---------------------------------------
+
+    def _matching(self, regex: Word, labels: list[str], texts: list[str]) -> Found:
+        """The labels whose text, at the same place in `texts`, the expression is found in."""
+        return {label: None for label, yes in zip(labels, self._searched(regex, texts), strict=True) if yes}
+
+    def _searched(self, word: Word, texts: list[str]) -> list[bool]:
         try:
-            return re.compile(word.text)
+            return searched(word.text, texts)
         except (re.error, RecursionError, OverflowError) as error:
             place = getattr(error, "pos", None) or 0
             quoted = self._text[word.at] in "\"'"
             fail(self._text, word.at + place + quoted, f"the regular expression is malformed: {error}")
+        except TooLongError as error:
+            fail(
+                self._text,
+                word.at,
+                f"the regular expression takes too long on '{ellipsis(error.text, 60)}'",
+                "a repetition inside a repetition, as in (a+)+, tries every way to divide a text: write a+",
+            )
+
+    def _check_attribute(self, name: Word, given: Found) -> None:
+        kinds = dict.fromkeys(self.targets.node(label).kind for label in given)
+        known = {attribute: None for kind in kinds for attribute in self.targets.attributes(kind)}
+        if not known or name.text in known or any(_same_way(name.text, k) for k in known):
+            return
+        self._doubt(f"nothing here has an attribute '{name.text}'{did_you_mean(name.text, known)}")
+
+    def _doubt_near(self, regex: Word, words: Iterable[str], text: str) -> None:
+        """A doubt only where something similar is there: to find nothing is often what is hoped for."""
+        plain = _plain(regex)
+        near = did_you_mean(plain, sorted(words)) if re.fullmatch(r"[\w-]+", plain) else ""
+        if near:
+            self._doubt(f"{text} '{plain}'{near}")
+
+    def _doubt(self, text: str) -> None:
+        self.doubts[text] = None
+
+
+def _plain(regex: Word) -> str:
+    """The expression without anchors."""
+    return regex.text.removeprefix("^").removesuffix("$").removeprefix("\\b").removesuffix("\\b")
+
+
+def _same_way(asked: str, known: str) -> bool:
+    """Whether one dotted name leads through the other."""
+    return asked.startswith(f"{known}.") or known.startswith(f"{asked}.")
 
 
 def attribute(attrs: Mapping[str, Any], name: str) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mxt.errors import GraphError, did_you_mean
-from mxt.graph.core_rules import CORE_RULES, LABEL_LISTS
+from mxt.graph.core_rules import COMMON, CORE_RULES, LABEL_LISTS
 from mxt.loading.label import Label
 from mxt.loading.pattern import Kind, Pattern
 
@@ -31,6 +31,8 @@ class Packages(Protocol):
 
     def definition(self, name: str) -> Any: ...
 
+    def rules(self) -> Iterable[str]: ...
+
     def packages_below(self, folder: str) -> list[str]: ...
 
 
@@ -38,8 +40,9 @@ class Packages(Protocol):
 class Node:
     """kind: "genrule rule", "source file", "source folder", "missing file", "generated file".
 
-    where: file:line:column of a rule's call. attrs: as written, labels in full. label_attrs: those of
-    them that hold labels. deps: labels, in order of the attributes, each once.
+    where: file:line:column of a rule's call. attrs: as written, labels in full; of a recipe what the rule
+    declares. label_attrs: those of them that hold labels. deps: labels, in order of the attributes, each
+    once.
     """
 
     label: str
@@ -105,6 +108,25 @@ class Targets:
             return False
         return bool(self._packages.definition(rule).test)
 
+    def kinds(self) -> list[str]:
+        """Every kind that a node of this workspace may have."""
+        return [*(f"{rule} rule" for rule in self._packages.rules()), SOURCE, FOLDER, MISSING, GENERATED]
+
+    def attributes(self, kind: str) -> list[str]:
+        """What a rule's targets may have: attributes, and of a recipe the fields declared, by dotted name.
+
+        An attribute that holds a recipe is named by these fields alone.
+        """
+        rule = kind.removesuffix(" rule")
+        if rule == kind:
+            return []
+        if rule in CORE_RULES:
+            return ["name", *COMMON, *CORE_RULES[rule][0]]
+        definition = self._packages.definition(rule)
+        plain = [name for name in definition.attrs.model_fields if name not in definition.configs]
+        fields = [f"{c}.{f}" for c in definition.configs for f in (*definition.keyed, *definition.unkeyed)]
+        return ["name", *COMMON, *plain, *fields]
+
     def closure(self, starts: Iterable[str], depth: int | None = None) -> dict[str, int]:
         """Everything the starts need, with its distance; they themselves are at 0."""
         found = dict.fromkeys(starts, 0)
@@ -167,6 +189,11 @@ class Targets:
         for name, found in labels.items():
             if isinstance(attrs[name], (str, list)):
                 attrs[name] = found[0] if isinstance(attrs[name], str) else list(found)
+        if raw.rule not in CORE_RULES:
+            definition = self._packages.definition(raw.rule)
+            for name in definition.configs:
+                if isinstance(attrs.get(name), Mapping):
+                    attrs[name] = _declared(attrs[name], (*definition.keyed, *definition.unkeyed))
         return Node(label, f"{raw.rule} rule", raw.where, attrs, labels, tuple(deps))
 
     def _marked(self, rule: str) -> Sequence[str]:
@@ -190,6 +217,22 @@ class Targets:
             if names
             else f"//{pattern.package} has no targets",
         )
+
+
+def _declared(recipe: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """Of a recipe what a rule declares: another field is none of its business, and changes nothing of it."""
+    out: dict[str, Any] = {}
+    for name in sorted(fields, key=len, reverse=True):  # a whole section after single fields of it
+        *sections, last = name.split(".")
+        value: Any = recipe
+        for part in sections:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, Mapping) and last in value:
+            into = out
+            for part in sections:
+                into = into.setdefault(part, {})
+            into[last] = value[last]
+    return out
 
 
 def _texts(value: Any) -> list[str]:

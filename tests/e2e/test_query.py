@@ -204,4 +204,14 @@ def test_the_real_pipeline(micro_built: Workspace) -> None:
     path = ask("query", "somepath(//recipes:micro.gate, //recipes:micro/rows-0.jsonl)").out.split()
     assert (path[0], path[-1]) == ("//recipes:micro.gate", "//recipes:micro/rows-0.jsonl")
     assert "micro.train" in ask("query", "attr(config.train.lr, '^0.003$', kind(train, //...))").out
+    # a stage is asked by the fields that its rule declares, not by the whole recipe
+    assert (
+        ask("query", "attr(config.train.lr, ., //...)").out
+        == "//recipes:micro.probe\n//recipes:micro.train\n"
+    )
+    result = ask("query", "attr(config.train.lrr, ., //...)")
+    assert result.err == (
+        "warning: query: nothing here has an attribute 'config.train.lrr', did you mean 'config.train.lr'?\n"
+        "nothing matches\n"
+    )
     assert "//:toolchains/cpu-py311.lock.json\n" in ask("query", "deps(//recipes:micro.train)").out

@@ -14,9 +14,10 @@ import pytest
 
 from mxt.errors import UsageError
 from mxt.loading.workspace import Workspace
+from mxt.query import matching
 from mxt.query.evaluate import Evaluation, attribute, in_order
 from mxt.query.expression import parse
-from mxt.query.targets import Targets
+from mxt.query.targets import Targets, _declared
 
 
 class World:
@@ -38,6 +39,9 @@ class World:
 
     def definition(self, name: str) -> Any:
         raise AssertionError(name)
+
+    def rules(self) -> list[str]:
+        return ["bundle", "filegroup", "genrule"]
 
     def packages_below(self, folder: str) -> list[str]:
         assert folder == ""
@@ -123,3 +127,46 @@ def test_attributes_as_text() -> None:
     assert attribute(attrs, "recipe.train.lr") == ["1e-4"]
     assert attribute(attrs, "recipe.train") == ["{lr: 1e-4}"]
     assert attribute(attrs, "none") == attribute(attrs, "nope") == attribute(attrs, "n.x") == []
+
+
+def test_a_regex_that_never_ends_is_stopped(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "LIMIT_S", 0.3)
+    name = "a" * 40
+    with pytest.raises(UsageError, match=f"takes too long on '//:{name}'"):
+        ask({name: []}, "filter('(a+)+$', :all) + filter('(a+)+b', :all)")
+    assert ask({name: []}, "filter('a+$', :all)") == [name]  # no bound is left behind
+
+
+def test_of_a_recipe_only_what_the_rule_declares() -> None:
+    recipe = {"train": {"lr": 1e-4, "seed": 1, "lora": {"r": 8, "alpha": 16}}, "eval": None}
+    fields = ("train.lora.r", "train.lora", "train.lr", "eval.tasks", "gone.far.away")
+    declared = _declared(recipe, fields)
+    assert attribute({"config": declared}, "config.train.lr") == ["0.0001"]
+    assert attribute({"config": declared}, "config.train.lora") == ["{r: 8, alpha: 16}"]
+    assert attribute({"config": declared}, "config.train.seed") == []
+    assert recipe["train"] == {"lr": 1e-4, "seed": 1, "lora": {"r": 8, "alpha": 16}}
+
+
+def test_names_that_nothing_has_are_doubted(tmp_path: Path) -> None:
+    def doubts(text: str) -> list[str]:
+        world = World(tmp_path, {"tiny_train": [], "tiny_eval": []})
+        world.targets["tiny_train"].attrs["tags"] = ["manual"]
+        evaluation = Evaluation(Targets(world), Workspace(tmp_path, tmp_path / "cache"), text)
+        evaluation.evaluate(parse(text))
+        return list(evaluation.doubts)
+
+    assert doubts("attr(tgas, x, :all)") == ["nothing here has an attribute 'tgas', did you mean 'tags'?"]
+    assert doubts("labels(src, :all)") == ["nothing here has an attribute 'src', did you mean 'srcs'?"]
+    assert doubts("kind(filegruop, :all)") == ["no kind matches 'filegruop', did you mean 'filegroup'?"]
+    assert doubts("attr(tags, '\\bmanaul\\b', :all)") == [
+        "nothing here has the tag 'manaul', did you mean 'manual'?"
+    ]
+    assert doubts("filter(tniy, :all)") == ["no label here contains 'tniy', did you mean 'tiny'?"]
+    # finding nothing is an answer, where the names are right
+    for fine in (
+        "attr(tags, slow, :all)",
+        "kind(genrule, :all)",
+        "filter(quantize, :all)",
+        "attr(tags, m, :all)",
+    ):
+        assert doubts(fine) == []
