@@ -22,7 +22,7 @@ TOOLCHAINS = {
     "h200": "//:cuda",
 }
 
-def finetune(name, recipe, toolchain = None, tags = []):
+def finetune(name, recipe, toolchain = None, tags = [], overrides = {}):
     """Declares NAME and NAME.<stage>.
 
     Args:
@@ -30,8 +30,9 @@ def finetune(name, recipe, toolchain = None, tags = []):
       recipe: a YAML file of the package.
       toolchain: what the stages on the device run in; by default the one that belongs to hardware.platform.
       tags: for all targets.
+      overrides: fields that differ from the recipe, as {"train.lr": 1e-4} (see docs/sweep.md).
     """
-    cfg = config(recipe, "recipe")
+    cfg = config(recipe, "recipe", overrides)
     model, data, train_cfg, eval_cfg = cfg["model"], cfg["data"], cfg["train"], cfg["eval"]
     platform, gpus = cfg["hardware"]["platform"], cfg["hardware"]["gpus"]
     device = platform.split("_")[0]

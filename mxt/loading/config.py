@@ -1,4 +1,4 @@
-"""config(path, schema): a recipe, validated and fully defaulted, errors in the file's terms."""
+"""config(path, schema, overrides): a recipe, validated and fully defaulted, errors in the file's terms."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from mxt.errors import LoadError, did_you_mean
 from mxt.loading.label import Label, quoted
+from mxt.loading.overrides import NOWHERE, override, report_overrides
 from mxt.loading.reads import Stat, stat_of
 from mxt.loading.recipe_yaml import Document, Place, Problem, YamlPath, read_yaml, report
 from mxt.loading.rule_modules import Origin, find_schema, import_rule, schema_names
@@ -30,10 +31,16 @@ class Config:
 
 
 def load_config(
-    workspace: Workspace, package: str, path: str, schema: str, environ: Mapping[str, str] | None = None
+    workspace: Workspace,
+    package: str,
+    path: str,
+    schema: str,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Config:
     """Read path (relative to package, or a label) and check it against `Schema` of rules/<schema>.py.
 
+    overrides: dotted field -> the value that takes the place of the file's.
     Raises LoadError that lists all problems of the file; UsageError where the schema is not trusted.
     """
     label = Label.parse(path, package)
@@ -59,7 +66,9 @@ def load_config(
         folder.rglob("*.py") if source.origin is Origin.WORKSPACE else folder.glob("*.py")
     ):
         files[str(neighbour).removeprefix(root)] = stat_of(neighbour)
-    return Config(_validated(document, model, schema), files)
+    if overrides:
+        override(document, overrides)
+    return Config(_validated(document, model, schema, overrides or {}), files)
 
 
 def _recipe_file(workspace: Workspace, label: Label) -> Path:
@@ -76,7 +85,7 @@ def _recipe_file(workspace: Workspace, label: Label) -> Path:
     return full
 
 
-def _validated(document: Document, model: type[BaseModel], schema: str) -> str:
+def _validated(document: Document, model: type[BaseModel], schema: str, overrides: Mapping[str, Any]) -> str:
     from pydantic import ValidationError
 
     if not isinstance(document.value, dict):
@@ -86,8 +95,10 @@ def _validated(document: Document, model: type[BaseModel], schema: str) -> str:
         checked = model.model_validate(document.value)
         return json.dumps(checked.model_dump(mode="json"), allow_nan=False)
     except ValidationError as problems:
-        errors = problems.errors(include_url=False)
-        raise report(document, [_problem(document, model, e) for e in errors]) from None
+        found = [_problem(document, model, e) for e in problems.errors(include_url=False)]
+        if any((p.line, p.column) == NOWHERE for p in found):
+            raise report_overrides(document, found, overrides) from None
+        raise report(document, found) from None
     except LoadError:
         raise
     except Exception as problem:  # noqa: BLE001 - a validator of the schema itself is at fault

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -70,7 +72,7 @@ class Loader:
             raise UsageError(f"rule '{name}' takes the name of a built-in function", hint="rename its file")
         self._packages: dict[str, Package] = {}
         self._failed: dict[str, LoadError | UsageError] = {}
-        self._configs: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
+        self._configs: dict[tuple[str, str, str], tuple[str, dict[str, Any]]] = {}
         self._server = Server(workspace, self.rules, _timeout(self.environ), self._config, tell or _to_stderr)
 
     def package(self, name: str) -> Package:
@@ -87,6 +89,10 @@ class Loader:
             raise
         self._packages[name] = package
         return package
+
+    def configs(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """(label of the file, schema) -> what config() gave for it, of all packages loaded so far."""
+        return {key: json.loads(text) for key, (text, _) in self._configs.items()}
 
     def close(self) -> None:
         """End the evaluator process; loaded packages stay."""
@@ -120,12 +126,14 @@ class Loader:
                 f"package '//{name}' leads out of the workspace, to '{real}'", hint="copy it there"
             )
 
-    def _config(self, package: str, path: str, schema: str) -> tuple[str, dict[str, Stat | None]]:
+    def _config(
+        self, package: str, path: str, schema: str, overrides: str
+    ) -> tuple[str, dict[str, Stat | None]]:
         from mxt.loading.config import load_config
 
-        key = (str(Label.parse(path, package)), schema)
+        key = (str(Label.parse(path, package)), schema, overrides)
         if key not in self._configs:
-            config = load_config(self.workspace, package, path, schema, self.environ)
+            config = load_config(self.workspace, package, path, schema, self.environ, json.loads(overrides))
             self._configs[key] = (config.text, config.files)
         return self._configs[key]
 

@@ -39,8 +39,8 @@ _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 _FUNCTIONS = """
 def glob(include, exclude = [], allow_empty = False):
     return _glob(include, exclude, allow_empty)
-def config(path, schema):
-    return json.decode(_config(path, schema))
+def config(path, schema, overrides = {}):
+    return json.decode(_config(path, schema, json.encode(overrides)))
 def workspace(name = "", **kwargs):
     _workspace(json.encode([name, kwargs]))
 def package_name():
@@ -85,10 +85,10 @@ class Evaluator:
         workspace: Workspace,
         rules: Iterable[str],
         timeout: float,
-        config: Callable[[str, str, str], tuple[str, dict[str, Any]]],
+        config: Callable[[str, str, str, str], tuple[str, dict[str, Any]]],
         tell: Callable[[str, str], None],
     ) -> None:
-        """config(package, path, schema) -> JSON text and the files read. tell(kind, text): progress."""
+        """config(package, path, schema, overrides) -> JSON text, files read. tell(kind, text): progress."""
         self.workspace = workspace
         self.rules = list(rules)
         self.timeout = timeout
@@ -361,12 +361,14 @@ class Evaluator:
         self.state.reads.globs.append(read)
         return read.result
 
-    def _do_config(self, path: Any, schema: Any) -> str:
+    def _do_config(self, path: Any, schema: Any, overrides: str) -> str:
         self._in_package("config")
         if not isinstance(path, str) or not isinstance(schema, str):
             raise LoadError("path and schema of config() must be text")
+        if not overrides.startswith("{"):
+            raise LoadError("overrides of config() must be a dictionary", hint='as in {"train.lr": 1e-4}')
         started = time.monotonic()
-        text, files = self.config(self.state.package, path, schema)
+        text, files = self.config(self.state.package, path, schema, overrides)
         self.deadline += time.monotonic() - started  # validating is not evaluating
         self.state.reads.files.update(files)
         return text

@@ -33,7 +33,7 @@ class Server:
         workspace: Workspace,
         rules: Iterable[str],
         timeout: float,
-        config: Callable[[str, str, str], tuple[str, dict[str, Any]]],
+        config: Callable[[str, str, str, str], tuple[str, dict[str, Any]]],
         tell: Callable[[str], None],
     ) -> None:
         """config: answers config() calls, in this process. tell: shows what print() prints."""
@@ -193,8 +193,8 @@ class Server:
         _settle(request_in, answer_out, self.errors_fd, parent)
         request_in, answer_out = 3, 4
 
-        def ask_config(package: str, path: str, schema: str) -> tuple[str, dict[str, Any]]:
-            _send(answer_out, ("config", package, path, schema))
+        def ask_config(package: str, path: str, schema: str, overrides: str) -> tuple[str, dict[str, Any]]:
+            _send(answer_out, ("config", package, path, schema, overrides))
             kind, *rest = _take(request_in)
             if kind == "ok":
                 return rest[0], rest[1]
