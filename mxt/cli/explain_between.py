@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -207,10 +208,27 @@ def _print(found: Sequence[Difference], both: int, same: str, *, removed: str, p
         print(paint(shorten(f"  {one.name} reads {makers}", width), "dim", sys.stdout))
     if len(followers) > MAX_FOLLOWERS:
         print(f"  and {len(followers) - MAX_FOLLOWERS} more; --json lists all")
-    own = len(found) - len(followers)
-    reads = "it reads" if len(followers) == 1 else "they read"
-    through = f", {len(followers)} only through what {reads}" if followers else ""
-    print(f"{len(found)} of {plural(both, 'action')} differ: {own} by itself{through}")
+    print(_total(found, both, heads))
+
+
+def _total(found: Sequence[Difference], both: int, heads: Mapping[str, str]) -> str:
+    """How many of the actions that both have differ; apart from them what has nothing to be held against."""
+    counts = Counter(one.verdict for one in found)
+    own, following = counts["changed"] + counts["bytes"], counts["follows"]
+    parts = []
+    if own:
+        parts.append(f"{own} by {'itself' if own == 1 else 'themselves'}")
+    if following:
+        parts.append(f"{following} only through what {'it reads' if following == 1 else 'they read'}")
+    differ = own + following
+    common = plural(both, "action")
+    whole = []
+    if differ:
+        whole.append(f"{differ} of {common} {'differs' if differ == 1 else 'differ'}: {', '.join(parts)}")
+    elif counts["unknown"] < both:
+        whole.append(f"none of {common} is known to differ")
+    whole += [f"{counts[v]} {heads[v]}" for v in ("unknown", "added", "removed") if counts[v]]
+    return "; ".join(whole)
 
 
 def _detail(one: Difference, width: int) -> Iterator[str]:

@@ -58,7 +58,7 @@ def test_two_builds(ws: Workspace) -> None:
     # by identity, of one target, and the other way round
     back = ws.run("explain", ":x.data", "--between", new[:10], old[:10])
     assert body(back.out) == (
-        f"//:x.data changed\n  inputs.in: file {TWO} -> file {ONE}\n1 of 1 action differ: 1 by itself\n"
+        f"//:x.data changed\n  inputs.in: file {TWO} -> file {ONE}\n1 of 1 action differs: 1 by itself\n"
     )
     same = ws.run("explain", "--between", "last", "last")
     assert body(same.out) == "the keys of all 4 actions are the same in both builds\n"
@@ -90,7 +90,7 @@ def test_the_first_cause_stands_out_and_long_values_are_shown_where_they_part(ws
         "  inputs.mxt-out/x.train/p: follows from //:x.train\n"
         "1 action differs only because of what it reads:\n"
         "\x1b[2m  //:x.train reads //:x.tool\x1b[0m\n"
-        "3 of 4 actions differ: 2 by itself, 1 only through what it reads\n"
+        "3 of 4 actions differ: 2 by themselves, 1 only through what it reads\n"
     )
 
 
@@ -106,6 +106,9 @@ def test_actions_that_only_one_build_reached_or_that_failed(ws: Workspace) -> No
     assert '//:x.data changed\n  params.cmd: "cat in > mxt-out/x.data/o" -> "exit 1"\n' in out
     assert "//:x.train cannot be compared\n  its key was never known in the newer one: skipped\n" in out
     assert "//:y only in the newer build\n" in out
+    assert out.endswith(
+        "1 of 4 actions differs: 1 by itself; 2 cannot be compared; 1 only in the newer build\n"
+    )
     ws.build(":y")  # finds all as it was, and is recorded all the same
     ws.write("MXTBUILD", 'genrule(name = "z", outs = ["z"], cmd = "touch $@")')
     ws.build(":z")
@@ -120,6 +123,7 @@ def test_after_a_gc_forms_may_be_gone(ws: Workspace) -> None:
     ws.run("gc")
     out = body(ws.run("explain", "--between", "last~1", "last").out)
     assert "//:x.data cannot be compared\n  the form of its older key is no longer kept\n" in out
+    assert out.endswith("none of 4 actions is known to differ; 3 cannot be compared\n")
 
 
 def test_two_receipts_of_two_workspaces(make_ws: Callable[[str], Workspace]) -> None:
