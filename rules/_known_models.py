@@ -11,7 +11,7 @@ from typing import NamedTuple
 class Shape(NamedTuple):
     """The language model's sizes, by the names that config.json has for them.
 
-    positions: the longest sequence. tied: input and output embeddings share their weights. experts, per_token,
+    positions: the longest sequence. tied: input and output embeddings share weights. experts, per_token,
     expert_intermediate, shared_intermediate: of a mixture of experts, whose layers have no other feed-forward
     part; shared_intermediate is the width of the expert that every token passes through.
     linear_layers: how many of the layers have linear attention (Gated DeltaNet) instead of heads that look at
