@@ -9,7 +9,7 @@ class Device(NamedTuple):
     """maker: "amd", "nvidia" or "cpu". arch: as its compiler names it. units: compute units or
     multiprocessors. memory_gib: of one device, as marketed (GB for GiB where the maker counts so).
     bf16_tflops: dense peak of the data sheet. fp8, mxfp4: whether its matrix units compute in that type.
-    gpus: how many of one machine a run may take. why: what to say of another number.
+    gpus: how many of one machine a run may take. reason: why no other number.
     """
 
     maker: str
@@ -20,10 +20,22 @@ class Device(NamedTuple):
     fp8: bool
     mxfp4: bool
     gpus: tuple[int, ...]
-    why: str = ""
+    reason: str = ""
+
+    @property
+    def allowed(self) -> str:
+        """The numbers of GPUs in words."""
+        if len(self.gpus) > 2 and self.gpus == tuple(range(self.gpus[0], self.gpus[-1] + 1)):
+            return f"{self.gpus[0]} to {self.gpus[-1]}"
+        return " or ".join(map(str, self.gpus))
+
+    @property
+    def why(self) -> str:
+        """Why no other number, as the end of a sentence."""
+        return f", as {self.reason}" if self.reason else ""
 
 
-XGMI = "the links between 2 or 4 of them are not symmetric (xGMI)"
+XGMI = "between fewer than all 8 the links are uneven (xGMI)"
 ANY = tuple(range(1, 9))
 
 DEVICES: dict[str, Device] = {
@@ -32,11 +44,11 @@ DEVICES: dict[str, Device] = {
     "mi350x": Device("amd", "gfx950", 256, 288, 2306.9, True, True, (1, 8), XGMI),
     "mi355x": Device("amd", "gfx950", 256, 288, 2516.6, True, True, (1, 8), XGMI),
     "mi250x": Device("amd", "gfx90a", 110, 64, 191.5, False, False, ANY),
-    "gfx1201": Device("amd", "gfx1201", 64, 32, 191.0, True, False, (1, 2, 4)),
+    "gfx1201": Device("amd", "gfx1201", 64, 32, 191.0, True, False, ANY),
     "a100": Device("nvidia", "sm_80", 108, 80, 312.0, False, False, ANY),
     "h100": Device("nvidia", "sm_90", 132, 80, 989.4, True, False, ANY),
     "h200": Device("nvidia", "sm_90", 132, 141, 989.4, True, False, ANY),
-    "cpu": Device("cpu", "", 0, 0, 0.0, False, False, (0,)),
+    "cpu": Device("cpu", "", 0, 0, 0.0, False, False, (0,), "it has none"),
 }
 
 # The environment of every run on the MI300X family: a plan may change a value and never removes a name.

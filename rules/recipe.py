@@ -6,16 +6,19 @@ which turns the sections present into stages. A field that nothing reads is a de
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from typing import ClassVar
+
+from pydantic import Field, ValidationInfo, model_validator
 
 from rules._schema.autotune import Autotune
 from rules._schema.base import Section
 from rules._schema.data import Data
+from rules._schema.elsewhere import ELSEWHERE
 from rules._schema.evaluation import Eval, is_task_file
 from rules._schema.hardware import AnyHardware, Cpu
 from rules._schema.model import Model
 from rules._schema.outcome import Publish, Quantize, Receipt, Serve
-from rules._schema.together import check_together
+from rules._schema.together import check_files, check_together
 from rules._schema.train import Train
 
 __all__ = ["Meta", "Schema", "is_task_file"]
@@ -31,6 +34,8 @@ class Meta(Section):
 class Schema(Section):
     """A whole recipe; its sections stand in the order in which a run reaches them."""
 
+    ELSEWHERE: ClassVar[dict[str, str]] = ELSEWHERE
+
     meta: Meta = Field(default_factory=lambda: Meta.model_validate({}))
     hardware: AnyHardware = Field(default_factory=lambda: Cpu.model_validate({}))
     autotune: Autotune | None = None
@@ -44,6 +49,8 @@ class Schema(Section):
     receipt: Receipt | None = None
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Schema:
+    def _fits_together(self, info: ValidationInfo) -> Schema:
         check_together(self)
+        if info.context:
+            check_files(self, info.context["package"])
         return self

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from mxt.errors import LoadError, did_you_mean
+from mxt.loading.glob import glob
 from mxt.loading.label import Label, quoted
 from mxt.loading.overrides import NOWHERE, override, report_overrides
 from mxt.loading.reads import Stat, stat_of
@@ -20,6 +21,10 @@ from mxt.loading.workspace import Workspace
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+# how a sentence begins whose subject is the key
+_GOES_ON = ("is", "are", "has", "must", "needs", "lacks", "cannot", "would", "names")
+_NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,28 @@ def load_config(
         files[str(neighbour).removeprefix(root)] = stat_of(neighbour)
     if overrides:
         override(document, overrides)
-    return Config(_validated(document, model, schema, overrides or {}), files)
+    text = _validated(document, model, schema, overrides or {}, _Package(workspace, package))
+    return Config(text, files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Package:
+    """What a schema's validators may ask of the package, as `info.context["package"]`."""
+
+    workspace: Workspace
+    name: str
+
+    def files(self, patterns: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """The files that patterns match, and which file each is (device, inode), by whatever name.
+
+        Empty for patterns that are wrong: the glob() by which a macro uses them says so.
+        """
+        try:
+            found = glob(self.workspace, self.name, list(patterns), [], allow_empty=True).result
+            stats = {name: os.stat(self.workspace.root / self.name / name) for name in found}
+        except (LoadError, OSError):
+            return {}
+        return {name: (stat.st_dev, stat.st_ino) for name, stat in stats.items()}
 
 
 def _recipe_file(workspace: Workspace, label: Label) -> Path:
@@ -85,14 +111,16 @@ def _recipe_file(workspace: Workspace, label: Label) -> Path:
     return full
 
 
-def _validated(document: Document, model: type[BaseModel], schema: str, overrides: Mapping[str, Any]) -> str:
+def _validated(
+    document: Document, model: type[BaseModel], schema: str, overrides: Mapping[str, Any], package: _Package
+) -> str:
     from pydantic import ValidationError
 
     if not isinstance(document.value, dict):
         what = "is empty" if document.value is None else "must be a mapping of sections"
         raise LoadError(what, where=document.file, hint=f"its sections are in rules/{schema}.py")
     try:
-        checked = model.model_validate(document.value)
+        checked = model.model_validate(document.value, context={"package": package})
         return json.dumps(checked.model_dump(mode="json"), allow_nan=False)
     except ValidationError as problems:
         found = [_problem(document, model, e) for e in problems.errors(include_url=False)]
@@ -109,7 +137,11 @@ def _validated(document: Document, model: type[BaseModel], schema: str, override
 
 
 def _problem(document: Document, model: type[BaseModel], error: Any) -> Problem:
-    """One pydantic error at the key or value that it is about."""
+    """One pydantic error at the key or value that it is about.
+
+    Of a validator's own message the second line becomes the hint. A schema may know keys by other names:
+    `ELSEWHERE`, a mapping from such a name to what to write here.
+    """
     kind: str = error["type"]
     path, rest = _path_in_file(document, error["loc"])
     dotted = ".".join(str(p) for p in path)
@@ -117,8 +149,9 @@ def _problem(document: Document, model: type[BaseModel], error: Any) -> Problem:
         key = str(path[-1])
         line, column = document.keys.get(path) or document.values[path]
         fields = _fields(model, error["loc"][:-1])
-        near = did_you_mean(key, fields)
-        hint = "" if near or not fields else "known here: " + ", ".join(fields)
+        elsewhere = getattr(model, "ELSEWHERE", {}).get(key, "")
+        near = "" if elsewhere else did_you_mean(key, fields)
+        hint = elsewhere or ("" if near or not fields else "known here: " + ", ".join(fields))
         return Problem(line, column, f"unknown key {quoted(key)}{near}", hint)
     if kind == "missing":
         name = ".".join(str(p) for p in rest)
@@ -130,23 +163,33 @@ def _problem(document: Document, model: type[BaseModel], error: Any) -> Problem:
     for prefix in ("Value error, ", "Assertion failed, "):
         message = message.removeprefix(prefix)
     message = message[:1].lower() + message[1:] if message[1:2].islower() else message
+    if kind in ("value_error", "assertion_error"):  # the schema's author has said what the value is
+        message, _, hint = message.partition("\n")
+        place, message = _named_first(document, path, message)
+        return Problem(*_key_place(document, place), message, hint)
     value = error.get("input")
-    shown, hint = "", ""
+    shown = ""
     if isinstance(value, (str, int, float, bool)) or value is None:
         shown = f", not {quoted(value) if isinstance(value, str) else json.dumps(value)}"
-        if kind == "literal_error" and isinstance(value, str):
-            near = did_you_mean(
-                value, re.findall(r"'([^']*)'", str(error.get("ctx", {}).get("expected", "")))
-            )
-            hint = near.removeprefix(", ")
-    if kind in ("value_error", "assertion_error"):
-        shown = ""  # the schema's author has said it
-        line, column = _key_place(document, _named_first(document, path, message))
-    else:
-        line, column = document.values.get(path, (1, 1))
-    return Problem(
-        line, column, f"{quoted(dotted)}: {message}{shown}" if dotted else f"{message}{shown}", hint
-    )
+    line, column = document.values.get(path, (1, 1))
+    message = f"{quoted(dotted)}: {message}{shown}" if dotted else f"{message}{shown}"
+    return Problem(line, column, message, _mend(kind, value, error.get("ctx", {})))
+
+
+def _mend(kind: str, value: object, context: Mapping[str, Any]) -> str:
+    """What to do about a value of the wrong type; "" where that is plain."""
+    if kind == "literal_error" and isinstance(value, str):
+        near = did_you_mean(value, re.findall(r"'([^']*)'", str(context.get("expected", ""))))
+        return near.removeprefix(", ")
+    if kind == "string_type" and isinstance(value, (int, float)):
+        return f'put quotes around it: "{json.dumps(value)}"'
+    if kind in ("float_type", "int_type") and isinstance(value, str) and _NUMBER.fullmatch(value):
+        return f"write it without quotes: {value}"
+    if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "on", "no", "off"):
+        return "write true or false"
+    if kind == "tuple_type" and isinstance(value, (str, int, float)):
+        return f"write a list: [{value}]"
+    return ""
 
 
 def _path_in_file(document: Document, location: tuple[str | int, ...]) -> tuple[YamlPath, YamlPath]:
@@ -165,11 +208,21 @@ def _path_in_file(document: Document, location: tuple[str | int, ...]) -> tuple[
     return path, tuple(rest[-1:])
 
 
-def _named_first(document: Document, path: YamlPath, message: str) -> YamlPath:
-    """The key that a message about a whole section begins with ("gate.task 'x' is ..."), or the section."""
-    name = message.partition(" ")[0].strip("'")
-    named = (*path, *name.split("."))
-    return named if named in document.keys else path
+def _named_first(document: Document, path: YamlPath, message: str) -> tuple[YamlPath, str]:
+    """The key that a validator's message is about, and the message with that key's whole name.
+
+    A message about a section begins with the key ("gate.task 'x' is ..."); its place is that of what the file
+    has of it. One about a value goes on where the key's name ends ("must be even").
+    """
+    name, _, rest = message.partition(" ")
+    named = (*path, *name.strip("'").split("."))
+    for end in range(len(named), len(path), -1):
+        if named[:end] in document.keys:
+            return named[:end], f"{quoted('.'.join(map(str, named)))} {rest}"
+    if not path:
+        return path, message
+    colon = "" if name in _GOES_ON else ":"
+    return path, f"{quoted('.'.join(map(str, path)))}{colon} {message}"
 
 
 def _key_place(document: Document, path: YamlPath) -> Place:

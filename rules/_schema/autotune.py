@@ -58,6 +58,7 @@ class Autotune(Section):
     def _aot_only(cls, value: str) -> str:
         if value != "aot_only":
             raise ValueError(
-                f"policy is '{value}', must be 'aot_only': tuned at run time, results depend on timing"
+                f"is '{value}', and there is only 'aot_only'\n"
+                "what is chosen while it trains depends on timing, and so would the result"
             )
         return value

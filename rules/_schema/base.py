@@ -15,9 +15,12 @@ Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 def _revision(value: str) -> str:
     if re.fullmatch(r"[0-9a-fA-F]{7,39}", value) or re.fullmatch(r"[0-9A-F]{40}", value):
-        raise ValueError(f"'{value}' is no whole commit: give its 40 lower-case hexadecimal characters")
+        raise ValueError(
+            f"is '{value}', which is no whole commit\n"
+            "give its 40 lower-case hexadecimal characters, or a branch for 'mxt pin' to look up"
+        )
     if not re.fullmatch(r"[\w][\w./+-]*", value) or ".." in value:
-        raise ValueError(f"'{value}' is no name of a commit, branch or tag")
+        raise ValueError(f"is '{value}', which is no name of a commit, branch or tag")
     return value
 
 
@@ -27,6 +30,10 @@ Repo = Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
 
 
 class Section(BaseModel):
-    """A part of a recipe."""
+    """A part of a recipe.
+
+    A validator's message begins with the field that it is about, by which its place in the file is found; one
+    of a field alone goes on where the field's name ends. A second line says what to do.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rules._revisions import UNPINNED
 from rules._schema.base import Positive, Repo, Revision, Section, Texts
@@ -81,6 +81,18 @@ class Pack(Section):
         "several rows",
     )
 
+    @field_validator("strategy", mode="before")
+    @classmethod
+    def _apart(cls, value: object) -> object:
+        """Packing as other trainers offer it runs documents into each other."""
+        if value in ("wrapped", "concat", "concatenate", True):
+            shown = "true" if value is True else f"'{value}'"
+            raise ValueError(
+                f"{shown} would cut documents anywhere and let each see those before it in its sequence\n"
+                "'bfd' fills sequences as well and keeps documents whole and apart"
+            )
+        return "none" if value is False else value
+
 
 class Data(Section):
     """The training rows: exactly one of files and hub."""
@@ -114,13 +126,16 @@ class Data(Section):
     @model_validator(mode="after")
     def _one_source(self) -> Data:
         if (self.files is None) == (self.hub is None):
-            raise ValueError("give exactly one of 'files' and 'hub'")
+            if self.files is None:
+                raise ValueError("files (or 'hub') is missing: where are the rows?")
+            raise ValueError("files and 'hub' are both given\nleave one of them out")
         if self.hub is not None and self.rows_per_shard is not None:
             raise ValueError(
-                "'rows_per_shard' splits files of the workspace; with 'hub' each file is one shard"
+                "rows_per_shard splits files of the workspace\n"
+                "leave it out: with 'hub' each file is one shard"
             )
         if self.format == "text" and self.chat_template is not None:
             raise ValueError(
-                "'chat_template' has no effect on plain text: leave it out, or choose another format"
+                "chat_template has no effect on plain text\nleave it out, or choose another format"
             )
         return self

@@ -57,12 +57,12 @@ class Eval(Section):
     def _gate_task(self) -> Eval:
         doubled = sorted({n for n in self.task_names if self.task_names.count(n) > 1})
         if doubled:
-            raise ValueError(f"task '{doubled[0]}' is given twice in 'tasks'")
+            raise ValueError(f"tasks name '{doubled[0]}' twice")
         named = [t for t in self.tasks if not is_task_file(t)]
         if named and not self.revisions:
             raise ValueError(
-                f"task '{named[0]}' reads a dataset of the Hub, which may change: name it in 'revisions', "
-                f"as in {{owner/name: {UNPINNED}}}, and let `mxt pin` look up its commit"
+                f"tasks: '{named[0]}' reads a dataset of the Hub, which may change\n"
+                f"name it in 'revisions', as in {{owner/name: {UNPINNED}}}; 'mxt pin' looks up its commit"
             )
         if self.gate and self.gate.task not in self.task_names:
             raise ValueError(

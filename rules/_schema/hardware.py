@@ -30,15 +30,12 @@ class Hardware(Section):
         family = family_of(self.platform)
         if family is None:
             raise ValueError(
-                f"platform '{self.platform}' names no known device{did_you_mean(self.platform, DEVICES)}; "
+                f"platform '{self.platform}' names no known device{did_you_mean(self.platform, DEVICES)}\n"
                 f"its name begins with one of {', '.join(DEVICES)}"
             )
         device = DEVICES[family]
         if self.gpus not in device.gpus:
-            *most, last = map(str, device.gpus)
-            allowed = f"{', '.join(most)} or {last}" if most else last
-            why = f", as {device.why}" if device.why else ""
-            raise ValueError(f"gpus is {self.gpus}, on the {family} it must be {allowed}{why}")
+            raise ValueError(f"gpus is {self.gpus}, on the {family} it must be {device.allowed}{device.why}")
         return self
 
 
@@ -67,8 +64,9 @@ class Mi300xFamily(Hardware):
         missing = [name for name in MI300X_ENV if name not in value]
         if missing:
             raise ValueError(
-                f"lacks {', '.join(missing)}: the MI300X family runs with all eight variables; "
-                "leave 'env' out for their usual values, or change a value and keep the name"
+                f"lacks {', '.join(missing)}\n"
+                f"the MI300X family runs with {len(MI300X_ENV)} variables: change a value and keep the name, "
+                "or leave 'env' out for their usual values"
             )
         return value
 
@@ -80,10 +78,8 @@ class Mi300xFamily(Hardware):
             if self.env == MI300X_ENV:
                 object.__setattr__(self, "env", {**self.env, "PYTORCH_ROCM_ARCH": arch})
             else:
-                raise ValueError(
-                    f"env: PYTORCH_ROCM_ARCH is {self.env['PYTORCH_ROCM_ARCH']}, "
-                    f"the {self.platform} is {arch}"
-                )
+                given = self.env["PYTORCH_ROCM_ARCH"]
+                raise ValueError(f"env.PYTORCH_ROCM_ARCH is {given}, and the {self.platform} is {arch}")
         return self
 
 

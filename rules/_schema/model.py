@@ -21,7 +21,7 @@ class Experts(Section):
     @model_validator(mode="after")
     def _some(self) -> Experts:
         if self.per_token > self.count:
-            raise ValueError(f"per_token {self.per_token} is more than count {self.count}")
+            raise ValueError(f"per_token {self.per_token} is more than there are experts, {self.count}")
         return self
 
 
@@ -55,7 +55,7 @@ class Init(Section):
                 f"num_key_value_heads {self.num_key_value_heads}"
             )
         if self.head_dim % 2:
-            raise ValueError(f"head_dim {self.head_dim} must be even: rotary embeddings turn pairs")
+            raise ValueError(f"head_dim {self.head_dim} must be even, as rotary embeddings turn pairs")
         return self
 
 
@@ -83,8 +83,8 @@ class Pretrain(Section):
 def _code(value: str) -> str:
     if value != UNPINNED and not re.fullmatch(r"[0-9a-f]{64}", value):
         raise ValueError(
-            f"'{value}' is no digest: code that comes with a model is trusted by the BLAKE3 of its files, "
-            f"which `mxt pin` shows and writes; '{UNPINNED}' stands for it until then"
+            f"is '{value}', and must be the digest of the code that it trusts\n"
+            f"write '{UNPINNED}'; 'mxt pin' then shows the model's Python files and writes their BLAKE3"
         )
     return value
 
@@ -109,15 +109,16 @@ class Model(Section):
     def _one_source(self) -> Model:
         given = [n for n in ("init", "hub", "path") if getattr(self, n) is not None]
         if len(given) != 1:
-            said = " and ".join(given) if given else "none of them"
-            raise ValueError(f"give exactly one of 'init', 'hub' and 'path' (given: {said})")
+            if not given:
+                raise ValueError("hub (or 'init' or 'path') is missing: which model is tuned?")
+            raise ValueError(f"{given[0]} and '{given[1]}' are both given\nleave one of them out")
         if self.pretrain is not None and self.init is None:
-            raise ValueError("'pretrain' trains a new model on its corpus: it needs 'init'")
+            raise ValueError("pretrain trains a new model on its corpus: it needs 'init'")
         if self.pretrain and self.init and self.pretrain.length > self.init.max_position_embeddings:
             raise ValueError(
                 f"pretrain.length {self.pretrain.length} is longer than "
                 f"init.max_position_embeddings {self.init.max_position_embeddings}"
             )
         if self.trust_remote_code is not None and self.init is not None:
-            raise ValueError("'trust_remote_code' has no effect on a model that is made here")
+            raise ValueError("trust_remote_code has no effect on a model that is made here\nleave it out")
         return self

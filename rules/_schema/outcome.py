@@ -30,7 +30,8 @@ class Quantize(Section):
     def _calibrated(self) -> Quantize:
         if self.calibration_rows is not None and self.scheme != "fp8":
             raise ValueError(
-                f"'calibration_rows' has no effect on {self.scheme}, which measures each token as it comes"
+                f"calibration_rows has no effect on {self.scheme}\n"
+                "leave it out: only 'fp8' is calibrated on data"
             )
         return self
 
@@ -62,7 +63,7 @@ class Publish(Section):
     @model_validator(mode="after")
     def _somewhere(self) -> Publish:
         if self.hub is None and not self.ipfs:
-            raise ValueError("give 'hub' or 'ipfs: true': there is nowhere to publish to")
+            raise ValueError("hub (or 'ipfs: true') is missing: there is nowhere to publish to")
         return self
 
 

@@ -1,10 +1,15 @@
-"""What the sections of a recipe must agree on; each message begins with the field that it is about."""
+"""What the sections of a recipe must agree on.
+
+Each message begins with the field that it is about, by which its place in the file is found; a second line
+says what to do.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rules._devices import DEVICES, family_of
+from rules._known_models import KNOWN, Shape
 from rules._schema.autotune import AMD_ATTENTION, GPU_ATTENTION, NVIDIA_ATTENTION
 from rules._schema.train import FORMATS
 
@@ -22,8 +27,32 @@ def check_together(recipe: Schema) -> None:
         raise ValueError("autotune plans a training: it needs 'train'")
     if recipe.eval and recipe.eval.gate and recipe.train is None:
         raise ValueError("eval.gate compares the tuned model with its base: it needs 'train'")
-    _lengths(recipe)
+    known = shape(recipe)
+    if known is not None:
+        _sizes(recipe, *known)
     _device(recipe, recipe.hardware)
+
+
+def check_files(recipe: Schema, package: Any) -> None:
+    """Raises ValueError where what judges the model is also trained on, under whatever name.
+
+    package: what config() knows of the package. Equal rows in different files are found by the gate.
+    """
+    if recipe.eval is None or not recipe.eval.files:
+        return
+    judged = {which: name for name, which in package.files(recipe.eval.files).items()}
+    trained = {
+        "data.files": recipe.data.files if recipe.data else None,
+        "model.init.corpus": recipe.model.init.corpus if recipe.model.init else None,
+    }
+    for field, patterns in trained.items():
+        for name, which in package.files(patterns or ()).items():
+            if which in judged:
+                other = "" if judged[which] == name else f", there called '{name}'"
+                raise ValueError(
+                    f"eval.files names '{judged[which]}', and {field} does, too{other}\n"
+                    "judged on rows that it was trained on, a model looks better than it is: keep some apart"
+                )
 
 
 def _training(recipe: Schema, train: Train) -> None:
@@ -31,20 +60,29 @@ def _training(recipe: Schema, train: Train) -> None:
         raise ValueError("train needs a 'data' section")
     if recipe.autotune is None:
         raise ValueError(
-            "train needs an 'autotune' section: the plan chooses attention, compile and micro_batch"
+            "train needs an 'autotune' section\n"
+            "the plan chooses attention, compile and micro_batch; 'autotune: {}' takes the usual candidates"
         )
     gpus = max(1, recipe.hardware.gpus)
     if gpus > 1 and train.parallel == "none":
-        raise ValueError(f"train.parallel is 'none' on {gpus} GPUs: give 'ddp' or 'fsdp', or take one GPU")
+        raise ValueError(
+            f"train.parallel is 'none', and hardware.gpus is {gpus}\n"
+            "'ddp' copies the model to each GPU, 'fsdp' spreads a large one over them"
+        )
     if gpus == 1 and train.parallel != "none":
-        raise ValueError(f"train.parallel is '{train.parallel}' and there is one device: leave it out")
+        raise ValueError(f"train.parallel is '{train.parallel}', and there is one device\nleave it out")
     if train.batch_size % gpus:
-        raise ValueError(f"train.batch_size {train.batch_size} is not a multiple of hardware.gpus {gpus}")
+        below, above = train.batch_size // gpus * gpus, (train.batch_size // gpus + 1) * gpus
+        raise ValueError(
+            f"train.batch_size {train.batch_size} does not divide over {gpus} GPUs\n"
+            f"it counts the sequences of all of them: take {f'{below} or ' if below else ''}{above}"
+        )
     share = train.batch_size // gpus
     for size in recipe.autotune.micro_batch:
         if share % size:
-            of = f"train.batch_size {train.batch_size}" + (f" over {gpus} GPUs ({share})" if gpus > 1 else "")
-            raise ValueError(f"autotune.micro_batch {size} does not divide {of}")
+            of = f"train.batch_size {train.batch_size}" + (f" over {gpus} GPUs, {share}" if gpus > 1 else "")
+            fitting = ", ".join(str(n) for n in range(1, min(share, 64) + 1) if share % n == 0)
+            raise ValueError(f"autotune.micro_batch {size} does not divide {of}\nthese do: {fitting}")
     _method(recipe, train)
 
 
@@ -53,41 +91,71 @@ def _method(recipe: Schema, train: Train) -> None:
     assert data is not None
     fitting = FORMATS[train.method]
     if data.format not in fitting:
-        raise ValueError(
-            f"data.format is '{data.format}', method '{train.method}' needs {' or '.join(map(repr, fitting))}"
-        )
+        forms = " or ".join(f"'{form}'" for form in fitting)
+        raise ValueError(f"data.format is '{data.format}', and train.method '{train.method}' reads {forms}")
     if (train.method == "vision_sft") != (recipe.model.kind == "vision_language"):
         raise ValueError(
-            f"model.kind is '{recipe.model.kind}', which does not go with method '{train.method}': "
+            f"model.kind is '{recipe.model.kind}', and train.method '{train.method}'\n"
             "vision_sft tunes a vision_language model, the other methods one of text"
         )
     if data.pack.overlong == "split" and data.format != "text":
         raise ValueError(
-            "data.pack.overlong is 'split', which would tear conversations apart: it is for format 'text'"
+            "data.pack.overlong 'split' would tear conversations apart\n"
+            "it is for data.format 'text'; 'truncate' cuts off the end, 'drop' leaves such rows out"
         )
-    init = recipe.model.init
-    if init and train.lora:
-        narrowest = min(init.hidden_size, init.intermediate_size, init.num_key_value_heads * init.head_dim)
-        if train.lora.r > narrowest:
-            raise ValueError(
-                f"train.lora.r {train.lora.r} is larger than the model's narrowest layer ({narrowest}): "
-                f"the adapter would be larger than what it adapts"
-            )
 
 
-def _lengths(recipe: Schema) -> None:
-    init = recipe.model.init
+def shape(recipe: Schema) -> tuple[str, Shape] | None:
+    """What the model is called in messages, and its sizes; None where a download has to tell them."""
+    init, hub = recipe.model.init, recipe.model.hub
+    if hub is not None:
+        return (hub.repo, KNOWN[hub.repo]) if hub.repo in KNOWN else None
     if init is None:
-        return
-    if recipe.data and recipe.data.pack.max_length > init.max_position_embeddings:
+        return None
+    return "the model of model.init", Shape(
+        hidden=init.hidden_size,
+        layers=init.num_hidden_layers,
+        heads=init.num_attention_heads,
+        kv_heads=init.num_key_value_heads,
+        head_dim=init.head_dim,
+        intermediate=None if init.experts else init.intermediate_size,
+        vocab=init.vocab_size,
+        positions=init.max_position_embeddings,
+        tied=init.tie_word_embeddings,
+    )
+
+
+def _sizes(recipe: Schema, name: str, model: Shape) -> None:
+    """Ranks, lengths and pictures against what the model can do."""
+    train, data, serve = recipe.train, recipe.data, recipe.serve
+    if train and train.lora:
+        widths = model.widths()
+        for target in train.lora.targets:
+            if train.lora.r > widths.get(target, train.lora.r):
+                width = widths[target]
+                raise ValueError(
+                    f"train.lora.r {train.lora.r} is more than {width}, as wide as {target} is in {name}\n"
+                    f"such an adapter is larger than its layer: take {width} or less; usual are 8 to 64"
+                )
+    lengths = {
+        "data.pack.max_length": data.pack.max_length if data else 0,
+        "train.grpo.max_answer": train.grpo.max_answer if train and train.grpo else 0,
+        "train.rlhf.max_answer": train.rlhf.max_answer if train and train.rlhf else 0,
+        "serve.max_length": serve.max_length if serve else 0,
+    }
+    for field, length in lengths.items():
+        if length > model.positions:
+            raise ValueError(
+                f"{field} {length} is longer than {name} can take, {model.positions} tokens\n"
+                f"set it to {model.positions} or less"
+                + (", or raise model.init.max_position_embeddings" if recipe.model.init else "")
+            )
+    if recipe.model.kind == "vision_language" and recipe.model.hub and not model.vision_weights:
+        raise ValueError(f"model.kind is 'vision_language', and {name} reads no pictures")
+    if model.code and recipe.model.trust_remote_code is None:
         raise ValueError(
-            f"data.pack.max_length {recipe.data.pack.max_length} is longer than "
-            f"model.init.max_position_embeddings {init.max_position_embeddings}"
-        )
-    if recipe.serve and recipe.serve.max_length > init.max_position_embeddings:
-        raise ValueError(
-            f"serve.max_length {recipe.serve.max_length} is longer than "
-            f"model.init.max_position_embeddings {init.max_position_embeddings}"
+            f"model.hub.repo {name} comes with Python files of its own, which would run here\n"
+            "write 'trust_remote_code: unpinned' into 'model'; 'mxt pin' shows the files and their digest"
         )
 
 
@@ -96,19 +164,25 @@ def _device(recipe: Schema, hardware: Hardware) -> None:
     device = DEVICES[family]
     if recipe.autotune is not None:
         foreign = {"amd": NVIDIA_ATTENTION, "nvidia": AMD_ATTENTION, "cpu": GPU_ATTENTION}[device.maker]
+        own = {"amd": AMD_ATTENTION, "nvidia": NVIDIA_ATTENTION, "cpu": ()}[device.maker]
         for name in recipe.autotune.attention:
             if name in foreign:
-                raise ValueError(f"autotune.attention '{name}' does not exist on the {family}")
+                there = ", ".join(("sdpa", "eager", *own))
+                raise ValueError(
+                    f"autotune.attention '{name}' does not exist on the {family}\nthere are: {there}"
+                )
     if recipe.quantize is None or device.maker == "cpu":
         return  # on a CPU the types are computed with in software: slow and right
     scheme = recipe.quantize.scheme
     if "fp8" in scheme and not device.fp8:
         raise ValueError(
-            f"quantize.scheme '{scheme}' needs FP8, which the {family} has not: leave 'quantize' out, "
-            "or quantize for another device"
+            f"quantize.scheme '{scheme}' needs matrix units for FP8, and the {family} has none\n"
+            "leave 'quantize' out, take 'mxfp4_weight_only', or a recipe for a device with FP8: "
+            + ", ".join(name for name, d in DEVICES.items() if d.fp8)
         )
     if scheme == "mxfp4" and not device.mxfp4:
         raise ValueError(
-            f"quantize.scheme 'mxfp4' would be emulated on the {family}, slower than unquantized: "
-            f"take {'ptpc_fp8' if device.fp8 else 'mxfp4_weight_only'}"
+            f"quantize.scheme 'mxfp4' would be emulated on the {family}, slower than not quantized\n"
+            f"take {'ptpc_fp8' if device.fp8 else 'mxfp4_weight_only'}; MXFP4 is for "
+            + ", ".join(name for name, d in DEVICES.items() if d.mxfp4)
         )

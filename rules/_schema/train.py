@@ -135,10 +135,13 @@ class Train(Section):
     @model_validator(mode="after")
     def _one_length(self) -> Train:
         if (self.epochs is None) == (self.max_steps is None):
-            raise ValueError("give exactly one of 'epochs' and 'max_steps'")
+            if self.epochs is None:
+                raise ValueError("epochs (or 'max_steps') is missing: how long is it trained?")
+            raise ValueError("epochs and 'max_steps' are both given\nleave one of them out")
         if self.decay_ratio is not None and self.scheduler != "wsd":
             raise ValueError(
-                f"decay_ratio has no effect with scheduler '{self.scheduler}': it belongs to 'wsd'"
+                f"decay_ratio has no effect with scheduler '{self.scheduler}'\n"
+                "leave it out: it belongs to 'wsd'"
             )
         if self.warmup_ratio + (self.decay_ratio or 0) > 1:
             raise ValueError(
@@ -152,9 +155,9 @@ class Train(Section):
         own = SECTIONS.get(self.method)
         for name in dict.fromkeys(SECTIONS.values()):
             if name != own and getattr(self, name) is not None:
-                raise ValueError(f"{name} has no effect with method '{self.method}': leave the section out")
+                raise ValueError(f"{name} has no effect with method '{self.method}'\nleave the section out")
         if own is not None and getattr(self, own) is None:
             raise ValueError(
-                f"method '{self.method}' needs the section '{own}' (empty, '{{}}', for its defaults)"
+                f"method '{self.method}' needs the section 'train.{own}'\n'{own}: {{}}' takes its defaults"
             )
         return self

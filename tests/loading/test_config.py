@@ -100,7 +100,7 @@ def test_floats_stay_floats(recipes: Space) -> None:
             "3:9",
             "'train.mode': input should be 'strict' or 'free', not 'stric'",
         ),
-        ("train:\n  steps: 13\n", "2:3", "'train': steps must not be 13"),
+        ("train:\n  steps: 13\n", "2:3", "'train.steps' must not be 13"),
         ("train: 3\n", "1:8", "'train': input should be a valid dictionary or instance of Train, not 3"),
     ],
 )
