@@ -15,8 +15,8 @@ from reference.markdown import block, code, document, head, sentence, table
 
 INTRO = """
 `mxt VERB --help` shows the same on a terminal. Labels are as in Bazel: `//recipes:x` is the target `x` of
-the package `recipes`, `:x` one of the package that you stand in, `//recipes:all` all of a package, `//...` all
-there are; after `--`, `-//recipes:x` leaves one out.
+the package `recipes`, `:x` of the one you stand in, `//recipes:all` all of a package, `//...`
+all there are; after `--`, `-//recipes:x` leaves one out.
 """
 CODES = {
     errors.EXIT_OK: "fine",

@@ -45,7 +45,7 @@ FILES = {
     "rules/*.py": "the workspace's own rules; loaded after `mxt trust`",
     "NAME.plan.json": "a plan that `mxt plan pin` wrote: takes the probe's place",
     "toolchains/*.lock.json": "locks of environments; committed",
-    "mxt-out/PACKAGE/TARGET": "a link to the newest result of a target; where it has a receipt, a folder with "
+    "mxt-out/PACKAGE/TARGET": "a link to the newest result of a target; with a receipt, a folder with "
     "`receipt.dsse.json` and `report.html`",
     "cache/": "the store; see below",
     ".mxt/": "the mxt that a workspace's own `mxtw` fetched",
@@ -65,8 +65,8 @@ def page() -> str:
     lines += table(("variable", "is"), rows)
     lines += ["## What actions see of the host's", ""]
     lines += [
-        "Nothing, but for those that may use the network, and only these names (their values are in no key and no",
-        "record), beside those of a proxy:",
+        "Nothing, but for those that may use the network, and only these names (their values are in no key and",
+        "no record), beside those of a proxy:",
         "",
     ]
     lines += table(("stages", "variables"), _passed())

@@ -30,7 +30,7 @@ FUNCTIONS = (
     (
         'config(path, schema, overrides = {})',
         (
-            "A YAML file checked by `Schema` of `rules/<schema>.py`: fully defaulted, absent sections `None`. "
+            "A YAML file checked by `Schema` of `rules/<schema>.py`: fully defaulted, absent sections None. "
             'overrides: dotted field -> value, as in `{"train.lr": 1e-4}` (see [a sweep](../sweep.md)).'
         ),
     ),
@@ -72,7 +72,7 @@ def page() -> str:
         )
     lines += ["## Stages of a recipe", ""]
     lines += [
-        "Called by `finetune()`, and by you where you compose stages of your own. `config` is what `config()`",
+        "Called by `finetune()`, and by you where you compose stages of your own. `config` is what config()",
         "returns. The recipe's fields that each reads are in [recipe](recipe.md).",
         "",
     ]
