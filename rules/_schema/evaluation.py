@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from mxt.errors import did_you_mean
 from rules._revisions import UNPINNED
 from rules._schema.base import Positive, Revision, Section, Texts
+
+# written by tools/make_task_names.py; the first line says of which lm-eval
+NAMES = Path(__file__).with_name("lm_eval_tasks.txt")
+
+
+def _known(tasks: tuple[str, ...]) -> tuple[str, ...]:
+    """The entries of eval.tasks, so that a slip is not found after the training."""
+    named = [task for task in tasks if not is_task_file(task)]
+    text = NAMES.read_text(encoding="utf-8") if named else ""
+    for task in named:
+        if not task or f"\n{task}\n" not in text:
+            head, *names = text.splitlines()
+            raise ValueError(
+                f"names '{task}', and {head.removeprefix('# ')} has no such task{did_you_mean(task, names)}\n"
+                "a task of your own is a file of the package, named with its .yaml"
+            )
+    return tasks
 
 
 class Gate(Section):
@@ -28,7 +46,7 @@ class Gate(Section):
 class Eval(Section):
     """Judging base and tuned model with lm-eval."""
 
-    tasks: Texts = Field(
+    tasks: Annotated[Texts, AfterValidator(_known)] = Field(
         min_length=1, description="lm-eval tasks by name, or task files (.yaml) in the package"
     )
     files: Texts = Field((), description="globs of the data files in the package that the task files name")
