@@ -29,7 +29,7 @@ VARIABLES = {
     "MXT_DEBUG": "any text: a defect of mxt itself shows its traceback",
 }
 # between mxt and the processes that it starts
-INTERNAL = {"MXT_ACTION", "MXT_REPORT_FD"}
+INTERNAL = {"MXT_ACTION", "MXT_CONTAINER_MARK", "MXT_REPORT_FD"}
 OTHERS = {
     "NO_COLOR, FORCE_COLOR": "colours off, on",
     "CI": "any text but `0`, `false`, `no`: no live lines, as in a pipe",
@@ -65,7 +65,7 @@ def page() -> str:
     lines += table(("variable", "is"), rows)
     lines += ["## What actions see of the host's", ""]
     lines += [
-        "Nothing, but for those that may use the network, and only these names (their values are in no key and",
+        "Nothing, but for those that may use the network, and only these names (values are in no key and",
         "no record), beside those of a proxy:",
         "",
     ]
