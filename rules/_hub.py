@@ -12,6 +12,7 @@ from typing import Any
 
 from mxt.errors import did_you_mean
 from mxt.rule import Run, StageError
+from rules._revisions import is_commit
 
 # What a download may see of the host's environment; it is in no key. A commit's files are checked against
 # the digests that the endpoint lists: huggingface.co is trusted to serve what the commit holds, and so is
@@ -39,7 +40,7 @@ def fetch(
     from huggingface_hub import HfApi, hf_hub_download
 
     folder = (run.progress or Path(os.environ["HF_HOME"])) / "files"
-    with explained(kind, repo, revision, instead):
+    with explained(kind, repo, revision, f"build this target once on a machine with a network; or {instead}"):
         run.report(note=f"asking the Hub for {repo}")
         info: Any = HfApi().repo_info(repo, revision=revision, repo_type=kind, files_metadata=True)
         if info.sha != revision:
@@ -54,6 +55,26 @@ def fetch(
                 hf_hub_download(
                     repo, name, revision=revision, repo_type=kind, local_dir=folder, tqdm_class=bar
                 )
+            )
+            check(got[name], known[name], repo)
+    return got
+
+
+def download(
+    kind: str, repo: str, commit: str, names: Sequence[str], folder: Path, token: str | bool
+) -> dict[str, Path]:
+    """A few small files of a commit, by their names. For mxt's own process: `fetch` is for stages."""
+    prepare_client()
+    from huggingface_hub import HfApi
+
+    with explained(kind, repo, commit, "try again where there is a network"):
+        api = HfApi(token=token)
+        info: Any = api.repo_info(repo, revision=commit, repo_type=kind, files_metadata=True, timeout=20)
+        known = {s.rfilename: s for s in info.siblings or ()}
+        got: dict[str, Path] = {}
+        for name in names:
+            got[name] = Path(
+                api.hf_hub_download(repo, name, revision=commit, repo_type=kind, local_dir=folder)
             )
             check(got[name], known[name], repo)
     return got
@@ -102,9 +123,28 @@ def _environment() -> None:
 
     home = Path(os.environ.get("TMPDIR") or tempfile.gettempdir()) / "hub"
     os.environ["HF_HOME"] = str(home)
+    prepare_client()
+
+
+def prepare_client() -> None:
+    """What the Hub's library is to find when it is imported."""
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     os.environ.pop("HF_HUB_OFFLINE", None)
     hide_credentials()
+
+
+class UnreachableError(StageError):
+    """No answer from the Hub at all."""
+
+
+def gated(kind: str, repo: str) -> StageError:
+    from huggingface_hub import constants
+
+    return StageError(
+        f"access to {kind} '{repo}' is gated",
+        hint=f"accept its terms at {constants.ENDPOINT}, then set HF_TOKEN",
+    )
 
 
 def hide_credentials() -> None:
@@ -146,8 +186,8 @@ def hide_credentials() -> None:
 
 
 @contextmanager
-def explained(kind: str, repo: str, revision: str, instead: str) -> Iterator[None]:
-    """The Hub library's errors as StageErrors that say what to do."""
+def explained(kind: str, repo: str, revision: str, offline: str) -> Iterator[None]:
+    """The Hub library's errors as StageErrors that say what to do. offline: what, without a network."""
     import errno
 
     from huggingface_hub import constants, errors
@@ -158,11 +198,12 @@ def explained(kind: str, repo: str, revision: str, instead: str) -> Iterator[Non
     try:
         yield
     except errors.GatedRepoError:
-        raise StageError(
-            f"access to {kind} '{repo}' is gated",
-            hint=f"accept its terms at {constants.ENDPOINT}, then set HF_TOKEN",
-        ) from None
+        raise gated(kind, repo) from None
     except errors.RevisionNotFoundError:
+        if not is_commit(revision):
+            raise StageError(
+                f"{kind} '{repo}' has no branch or tag '{revision}'", hint=f"see {constants.ENDPOINT}/{repo}"
+            ) from None
         raise StageError(
             f"{kind} '{repo}' has no commit {revision}",
             hint="copy the commit's 40 characters from its history",
@@ -178,10 +219,8 @@ def explained(kind: str, repo: str, revision: str, instead: str) -> Iterator[Non
             f"the Hub failed: {_first_line(error)}", where=repo, hint="try again later"
         ) from None
     except (transport_error, errors.LocalEntryNotFoundError, ConnectionError) as error:
-        raise StageError(
-            f"cannot reach the Hub at {constants.ENDPOINT}: {_first_line(error)}",
-            where=repo,
-            hint=f"build this target once on a machine with a network; or {instead}",
+        raise UnreachableError(
+            f"cannot reach the Hub at {constants.ENDPOINT}: {_first_line(error)}", where=repo, hint=offline
         ) from None
     except OSError as error:
         if error.errno == errno.ENOSPC:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from pydantic import Field, ValidationInfo, model_validator
 
+from rules._pins import look_up, loose  # what `mxt pin` asks this module for
 from rules._schema.autotune import Autotune
 from rules._schema.base import Section
 from rules._schema.data import Data
@@ -21,7 +22,7 @@ from rules._schema.outcome import Publish, Quantize, Receipt, Serve
 from rules._schema.together import check_files, check_together
 from rules._schema.train import Train
 
-__all__ = ["Meta", "Schema", "is_task_file"]
+__all__ = ["Meta", "Schema", "is_task_file", "look_up", "loose"]
 
 
 class Meta(Section):

@@ -111,7 +111,7 @@ def _values(action: Action, current: str) -> list[str]:
         return [FOLDERS]
     if metavar == "FILE":
         return [FILES]
-    if metavar == "RECEIPT":
+    if metavar in ("RECEIPT", "RECIPE"):
         return [*label_candidates(current), FILES] if current[:1] in ("", "/", ":") else [FILES]
     if metavar in ("LABEL", "TARGET", "QUERY", "EXPRESSION"):
         return label_candidates(current)

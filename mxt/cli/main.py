@@ -24,6 +24,7 @@ VERBS = {
     "log": "show an action's log or its history, or list the builds",
     "cache": "show, check and repair the store",
     "gc": "delete what nothing refers to any more",
+    "pin": "write into recipes what branches, tags and patterns mean now",
     "plan": "show, compare and pin what a probe decided",
     "toolchain": "lock and check the environments that actions run in",
     "trust": "allow this workspace's own rules to run",

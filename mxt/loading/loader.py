@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from mxt.errors import LoadError, UsageError
 from mxt.loading.label import Label, check_package
@@ -34,6 +33,15 @@ class RawTarget:
     attrs: dict[str, Any]
     where: str
     macro: str = ""
+
+
+class ReadConfig(NamedTuple):
+    """What config(label, schema, overrides) gave: values, validated and with all defaults."""
+
+    label: str
+    schema: str
+    overrides: dict[str, Any]
+    values: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +98,12 @@ class Loader:
         self._packages[name] = package
         return package
 
-    def configs(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """(label of the file, schema) -> what config() gave for it, of all packages loaded so far."""
-        return {key: json.loads(text) for key, (text, _) in self._configs.items()}
+    def configs(self) -> list[ReadConfig]:
+        """Every recipe that config() has read for the packages loaded so far."""
+        return [
+            ReadConfig(label, schema, json.loads(overrides), json.loads(text))
+            for (label, schema, overrides), (text, _) in self._configs.items()
+        ]
 
     def close(self) -> None:
         """End the evaluator process; loaded packages stay."""

@@ -10,24 +10,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+OLDER = "1" * 40
 TOKEN = "hf_secret"
 
 
 class Hub:
-    """repos: (kind, name) -> files. gated: names that need TOKEN. broken: paths served with other bytes.
+    """repos: (kind, name) -> files, the same at each commit. refs: branches and tags -> their commits.
 
-    served: the paths of all downloads.
+    gated: names whose files need TOKEN, and which tell their commits to all. hidden: names that need TOKEN
+    for all. broken: paths served with other bytes. served: the paths of all downloads. asked: those of all
+    questions.
     """
 
     def __init__(self) -> None:
         self.repos: dict[tuple[str, str], dict[str, bytes]] = {}
+        self.refs = {"main": COMMIT, "v1": OLDER}
+        self.older: dict[tuple[str, str, str], dict[str, bytes]] = {}  # (kind, name, commit) -> other files
         self.gated: set[str] = set()
+        self.hidden: set[str] = set()
         self.broken: set[str] = set()
         self.failing = False
         self.password: str | None = None  # "user:password" that each request must carry
         self.served: list[str] = []
+        self.asked: list[str] = []
         self.endpoint = ""
 
 
@@ -77,19 +85,27 @@ def respond(hub: Hub, path: str, authorization: str, body: bool) -> tuple[int, d
         return 500, {}, b"{}"
     if hub.password and authorization != f"Basic {base64.b64encode(hub.password.encode()).decode()}":
         return 401, {}, b"{}"
+    question = ""
     if parts[0] == "api":
-        kind, name, revision = parts[1].removesuffix("s"), "/".join(parts[2:4]), parts[-1]
+        hub.asked.append(path.partition("?")[0])
+        kind, name, question = parts[1].removesuffix("s"), "/".join(parts[2:4]), parts[4]
+        revision = unquote(parts[-1])
     else:
         kind = "dataset" if parts[0] == "datasets" else "model"
         parts = parts[kind == "dataset" :]
         name, revision = "/".join(parts[:2]), parts[3]
     files = hub.repos.get((kind, name))
-    if files is None:
+    trusted = authorization == f"Bearer {TOKEN}"
+    if files is None or (name in hub.hidden and not trusted):
         return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
-    if name in hub.gated and authorization != f"Bearer {TOKEN}":
+    if name in hub.gated and not trusted and question != "revision":
         return 403, {"X-Error-Code": "GatedRepo"}, b"{}"
-    if revision != COMMIT:
+    if question == "auth-check":
+        return 200, {}, b"{}"
+    commit = hub.refs.get(revision, revision)
+    if commit not in (COMMIT, OLDER, *hub.refs.values()):
         return 404, {"X-Error-Code": "RevisionNotFound"}, b"{}"
+    files = hub.older.get((kind, name, commit), files)
     if path.startswith("/api"):
         siblings = [sibling(n, d) for n, d in files.items()]
         return (
@@ -99,10 +115,11 @@ def respond(hub: Hub, path: str, authorization: str, body: bool) -> tuple[int, d
                 {
                     "id": name,
                     "modelId": name,
-                    "sha": COMMIT,
+                    "sha": commit,
                     "siblings": siblings,
                     "tags": [],
                     "private": False,
+                    "gated": "auto" if name in hub.gated else False,
                 }
             ).encode(),
         )
@@ -115,7 +132,7 @@ def respond(hub: Hub, path: str, authorization: str, body: bool) -> tuple[int, d
         hub.served.append(file)
         if file in hub.broken:
             data = bytes([data[0] ^ 1]) + data[1:]
-    return 200, {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"', "X-Linked-Size": str(len(data))}, data
+    return 200, {"X-Repo-Commit": commit, "ETag": f'"{etag}"', "X-Linked-Size": str(len(data))}, data
 
 
 def sibling(name: str, data: bytes) -> dict[str, Any]:

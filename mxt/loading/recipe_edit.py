@@ -1,0 +1,234 @@
+"""Changes single values of a recipe's YAML and leaves every other character as it is."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from mxt.errors import LoadError
+from mxt.loading.recipe_yaml import YamlPath, parse_yaml
+
+WIDTH = 100  # a list that would make a line longer is written an item a line
+# a comment that mxt wrote, or that stood for what it would write
+OWN_NOTE = re.compile(r"(?:from )?\S.* on \d{4}-\d\d-\d\d|from \S.*|.*`mxt pin`.*")
+_PLAIN = re.compile(r"[A-Za-z0-9_./][\w./+*?-]*(?:[ ][\w./+*?-]+)*", re.ASCII)
+
+
+class RecipeEdit:
+    """A recipe's text, and the changes that are to be made to it.
+
+    Raises LoadError for a file that is no recipe, as reading it does.
+    """
+
+    def __init__(self, data: bytes, shown: str) -> None:
+        """shown: the file's name in errors."""
+        import yaml
+
+        self.shown = shown
+        self._bom = b"\xef\xbb\xbf" if data.startswith(b"\xef\xbb\xbf") else b""
+        document = parse_yaml(data, shown)
+        self.value = document.value
+        self._source = document.source
+        self._newline = "\r\n" if "\r\n" in self._source else "\n"
+        self._wanted = copy.deepcopy(document.value)
+        self._nodes: dict[YamlPath, Any] = {}
+        self._keys: dict[YamlPath, Any] = {}
+        self._changes: list[tuple[int, int, str]] = []
+        root = yaml.compose(self._source, Loader=yaml.SafeLoader)
+        if root is not None:
+            self._index(root, ())
+
+    def _index(self, node: Any, path: YamlPath) -> None:
+        self._nodes[path] = node
+        if node.id == "mapping":
+            for key, value in node.value:
+                self._keys[(*path, key.value)] = key
+                self._index(value, (*path, key.value))
+        elif node.id == "sequence":
+            for i, value in enumerate(node.value):
+                self._index(value, (*path, i))
+
+    # ---- looking ------------------------------------------------------------------------------------
+
+    def line(self, path: YamlPath) -> int:
+        """The line of a value, from 1; of the nearest section around it where the file does not have it."""
+        while path and path not in self._keys:
+            path = path[:-1]
+        mark = self._keys[path].start_mark if path else self._nodes[()].start_mark
+        return int(mark.line) + 1
+
+    def note(self, path: YamlPath) -> str | None:
+        """The comment behind a value, without its '#'; of a list an item a line, that behind its key."""
+        if path not in self._nodes:
+            return None
+        comment = self._behind(self._note_place(path)).strip()
+        return comment[1:].strip() if comment.startswith("#") else None
+
+    def _note_place(self, path: YamlPath) -> int:
+        node = self._nodes[path]
+        if node.id == "sequence" and not node.flow_style:
+            return self._colon(path)
+        return int(node.end_mark.index)
+
+    def _behind(self, place: int) -> str:
+        """The rest of the line."""
+        return self._source[place : self._line_end(place)]
+
+    def _line_end(self, place: int) -> int:
+        end = self._source.find("\n", place)
+        end = len(self._source) if end < 0 else end
+        return end - 1 if self._source[end - 1 : end] == "\r" else end
+
+    def _colon(self, path: YamlPath) -> int:
+        """The place just behind the ':' of a key."""
+        return self._source.index(":", self._keys[path].end_mark.index) + 1
+
+    # ---- changing -----------------------------------------------------------------------------------
+
+    def set(self, path: tuple[str, ...], value: str | Sequence[str], note: str = "") -> None:
+        """Replace a text or a list of texts, or add the key where its section has it not.
+
+        note: a comment to stand behind it, unless somebody else's is there. Raises LoadError where it cannot
+        be written without changing more than it.
+        """
+        self._want(path, value)
+        node = self._nodes.get(path)
+        if node is None:
+            self._add(path, value, note)
+        elif isinstance(value, str) and node.id == "scalar":
+            if node.style in ("|", ">"):
+                raise self._by_hand(path, value)
+            self._change(node.start_mark.index, node.end_mark.index, _scalar(value, node.style))
+            self._comment(path, note)
+        elif not isinstance(value, str) and node.id == "sequence":
+            if node.flow_style:
+                self._flow_list(path, node, value, note)
+            else:
+                self._block_list(path, node, value)
+                self._comment(path, note)
+        else:
+            raise self._by_hand(path, value)
+
+    def result(self) -> bytes:
+        """The file's new bytes. Raises LoadError should they mean anything but what was set."""
+        text, end = [], 0
+        for start, stop, new in sorted(self._changes):
+            text += [self._source[end:start], new]
+            end = stop
+        data = self._bom + "".join([*text, self._source[end:]]).encode()
+        if parse_yaml(data, self.shown).value != self._wanted:
+            raise LoadError("cannot be changed in place", where=self.shown, hint="write the values by hand")
+        return data
+
+    def _change(self, start: int, stop: int, new: str) -> None:
+        self._changes.append((start, stop, new.replace("\n", self._newline)))
+
+    def _want(self, path: tuple[str, ...], value: str | Sequence[str]) -> None:
+        section = self._wanted
+        for key in path[:-1]:
+            section = section[key]
+        section[path[-1]] = value if isinstance(value, str) else list(value)
+
+    def _by_hand(self, path: tuple[str, ...], value: str | Sequence[str]) -> LoadError:
+        shown = value if isinstance(value, str) else f"[{', '.join(value)}]"
+        return LoadError(
+            f"'{'.'.join(path)}' is written in a way that cannot be changed in place",
+            where=f"{self.shown}:{self.line(path)}",
+            hint=f"write it by hand: {shown}",
+        )
+
+    def _comment(self, path: YamlPath, note: str) -> None:
+        place = self._note_place(path)
+        there = self._behind(place)
+        if not note or (there.strip() and not there.strip().startswith("#")):
+            return  # nothing to say, or more of a {...} stands here
+        old = there.strip()[1:].strip()
+        if not old or OWN_NOTE.fullmatch(old):
+            self._change(place, place + len(there), f" # {note}")
+
+    def _flow_list(self, path: tuple[str, ...], node: Any, value: Sequence[str], note: str) -> None:
+        start, stop = node.start_mark.index, node.end_mark.index
+        if "#" in self._source[start:stop] and "\n" in self._source[start:stop]:
+            raise self._by_hand(path, value)
+        text = f"[{', '.join(_scalar(v, None, in_list=True) for v in value)}]"
+        above = self._nodes[path[:-1]]
+        rest = self._behind(stop).strip()
+        roomy = node.start_mark.column + len(text) <= WIDTH or above.flow_style or (rest and rest[0] != "#")
+        if roomy:
+            self._change(start, stop, text)
+            self._comment(path, note)
+            return
+        # too long for its line: an item a line, below the key, where the comment then stands
+        if note and (not rest or OWN_NOTE.fullmatch(rest[1:].strip())):
+            rest = f"# {note}"
+        dash = " " * (self._keys[path].start_mark.column + 2) + "- "
+        items = "".join(f"\n{dash}{_scalar(v)}" for v in value)
+        self._change(self._colon(path), self._line_end(stop), f"{' ' if rest else ''}{rest}{items}")
+
+    def _block_list(self, path: tuple[str, ...], node: Any, value: Sequence[str]) -> None:
+        """Items that stay keep their lines; the others' lines become those of what replaces them."""
+        dash = " " * node.start_mark.column + "- "
+        old = [item.value if item.id == "scalar" else None for item in node.value]
+        staying = set(value) & set(old)
+        new = list(value)
+        for item, text in zip(node.value, old, strict=True):
+            if text in staying:
+                before, new = _cut(new, str(text))
+                if before:
+                    raise self._by_hand(path, value)
+                continue
+            taken = []
+            while new and new[0] not in staying:
+                taken.append(new.pop(0))
+            end = item.end_mark.index
+            if taken:
+                lines = f"\n{dash}".join(_scalar(v) for v in taken)
+                self._change(item.start_mark.index, end, lines)
+            elif not self._behind(end).strip():
+                first = self._source.rfind("\n", 0, item.start_mark.index) + 1
+                self._change(first, min(self._line_end(end) + len(self._newline), len(self._source)), "")
+            else:
+                raise self._by_hand(path, value)
+        if new:
+            raise self._by_hand(path, value)
+
+    def _add(self, path: tuple[str, ...], value: str | Sequence[str], note: str) -> None:
+        section = self._nodes.get(path[:-1])
+        if section is None or section.id != "mapping" or not isinstance(value, str):
+            raise self._by_hand(path, value)
+        text = f"{path[-1]}: {_scalar(value, in_list=section.flow_style)}"
+        if section.flow_style:
+            comma = ", " if section.value else ""
+            self._change(section.start_mark.index + 1, section.start_mark.index + 1, text + comma)
+            return
+        line = f"{' ' * section.start_mark.column}{text}{f' # {note}' if note else ''}"
+        key, first = section.value[0]
+        if first.id == "scalar" and first.style not in ("|", ">"):
+            place = self._line_end(first.end_mark.index)
+            self._change(place, place, f"\n{line}")
+        else:  # what comes first takes several lines
+            self._change(
+                key.start_mark.index,
+                key.start_mark.index,
+                f"{line.lstrip()}\n{' ' * section.start_mark.column}",
+            )
+
+
+def _cut(items: list[str], at: str) -> tuple[list[str], list[str]]:
+    """What comes before an item, and what comes behind it."""
+    place = items.index(at)
+    return items[:place], items[place + 1 :]
+
+
+def _scalar(value: str, style: str | None = None, *, in_list: bool = False) -> str:
+    """A text as it stands in YAML: in quotes where it had some, or needs them."""
+    plain = _PLAIN.fullmatch(value) and not (in_list and re.search(r"[?\[\]{},]", value))
+    if style is None and plain and parse_yaml(f"- {value}".encode(), "").value == [value]:
+        return value
+    if style == "'" or (style is None and "'" not in value and value.isprintable()):
+        return "'" + value.replace("'", "''") + "'"
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
