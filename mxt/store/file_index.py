@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from mxt.errors import StoreError
 from mxt.store.database import Database
-from mxt.store.digest import Digest, hash_whole, kind_of, open_regular
+from mxt.store.digest import Digest, hash_small, hash_whole, kind_of, open_regular
 from mxt.store.layout import Layout
 from mxt.store.os_errors import explain_os_error
 from mxt.store.slices import Slice, cut_lines
@@ -95,6 +95,9 @@ class FileIndex:
             if not made.racy:
                 fresh.append(_row(made))
         if fresh:
+            # in the order of the table's key: a million rows in any other order read and write its pages
+            # over and over, once they are more than SQLite's cache holds (150 s instead of 40)
+            fresh.sort()
             self._database.write("INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?)", fresh)
         return out
 
@@ -216,13 +219,16 @@ def _read(path: str | os.PathLike[str], facts: os.stat_result) -> SourceFile:
         with explain_os_error("read a source file", path):
             fd = open_regular(path)
             try:
-                digest, size, _other = hash_whole(fd)
+                found = hash_small(fd, facts.st_size)
+                if found is None:
+                    os.lseek(fd, 0, os.SEEK_SET)
+                    found = hash_whole(fd)
                 after = os.fstat(fd)
             finally:
                 os.close(fd)
-        if _tuple(after) == _tuple(facts) and size == after.st_size:
+        if _tuple(after) == _tuple(facts) and found.size == after.st_size:
             executable = bool(after.st_mode & stat.S_IXUSR)
-            return SourceFile(digest, size, executable, _tuple(after), _is_racy(after, now))
+            return SourceFile(found.digest, found.size, executable, _tuple(after), _is_racy(after, now))
         facts = os.stat(path)
     raise _restless(path)
 
