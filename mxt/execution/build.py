@@ -92,6 +92,7 @@ def build(
         graph.platforms,
         own_rules,
         note=lambda text: events.emit("note", text=text),
+        images=graph.images,
     )
     runner = Runner(
         root, store, graph, sources, environments, sandbox=options.sandbox, lease=lease, warn=warn

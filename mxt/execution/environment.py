@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mxt.action.action import Action
 from mxt.errors import ToolchainError
@@ -18,11 +18,16 @@ from mxt.execution.prepare import Code, engine_folder, site_packages
 from mxt.execution.sandbox import SITE_ROOT
 from mxt.loading.rule_modules import PRIVATE_PACKAGE
 
+if TYPE_CHECKING:
+    from mxt.action.image import Image
+    from mxt.execution.image_look import Container
+
 
 class Environments:
     """Checks toolchains and platforms of a build, and says where stages find their code.
 
-    toolchains: digest -> workspace path of the lock. platforms: digest -> declared properties.
+    toolchains: digest -> workspace path of the lock. images: the toolchains that are container images, by
+    what stands for them in keys. platforms: digest -> declared properties.
     folder: where views of environments are kept, below the store. own_rules: for each of the workspace's
     rules its files, as they were trusted and keyed. note: takes a line about slow work.
     """
@@ -35,6 +40,8 @@ class Environments:
         platforms: Mapping[str, Mapping[str, Any]],
         own_rules: Mapping[str, Mapping[str, bytes]],
         note: Callable[[str], None] = lambda _: None,
+        *,
+        images: Mapping[str, Image] | None = None,
     ) -> None:
         self._root = root
         self._folder = folder
@@ -42,6 +49,8 @@ class Environments:
         self._platforms = platforms
         self._own_rules = own_rules
         self._note = note
+        self._images = images or {}
+        self._containers: dict[str, Container] = {}
         self._codes: dict[tuple[str | None, str], Code] = {}
         self._private = Path(f"{folder}.{os.getpid()}.{os.urandom(4).hex()}")
         self._checked: set[str] = set()
@@ -67,8 +76,6 @@ class Environments:
         Raises ToolchainError listing every distribution that differs from the lock.
         """
         if action.entry == "genrule":
-            if action.toolchain is not None:
-                self._lock(action.toolchain)
             return None
         package, _, rule = action.entry.partition(":")[0].partition(".")
         own = rule if package == PRIVATE_PACKAGE else ""
@@ -76,6 +83,25 @@ class Environments:
         if code is None:
             code = self._codes[(action.toolchain, own)] = self._make(action.toolchain, own)
         return code
+
+    def container(self, action: Action) -> Container | None:
+        """What runs the action's image; None where its toolchain is none.
+
+        Raises ToolchainError where that is not pinned, not here, or cannot be run.
+        """
+        image = self._images.get(action.toolchain or "")
+        if image is None:
+            return None
+        from mxt.execution.image_look import container
+        from mxt.execution.owner import remove_forgotten, store_mark
+
+        stage = action.entry != "genrule"
+        found = container(image, python=stage, bash=not stage)
+        if image.key not in self._containers:
+            if not self._containers and (count := remove_forgotten(found.engine, store_mark(self._folder))):
+                self._note(f"removed {count} container{'s' if count > 1 else ''} that a killed mxt had left")
+            self._containers[image.key] = found
+        return found
 
     def close(self) -> None:
         shutil.rmtree(self._private, ignore_errors=True)
@@ -94,19 +120,12 @@ class Environments:
             file.write_bytes(data)
         return str(home / "rules")
 
-    def _lock(self, digest: str) -> Path:
-        path = self._toolchains.get(digest)
-        if path is None:
-            raise ToolchainError(
-                "this toolchain is a container image that is not pinned or cannot be launched yet",
-                hint="pin it with 'mxt toolchain pin', or use a toolchain with a lock",
-            )
-        return self._root / path
-
     def _make(self, toolchain: str | None, rule: str) -> Code:
         site = os.path.realpath(site_packages())
         engine = engine_folder()
         own = self._own(rule)
+        if toolchain in self._images:  # its packages are the image's own
+            return Code("", "", [], engine, engine, own)
         if toolchain is None:
             inside = f"{SITE_ROOT}/packages"
             return Code(site, inside, [(site, inside)], engine, engine, own)
@@ -114,8 +133,8 @@ class Environments:
         from mxt.action.toolchain import mismatch, read_lock
         from mxt.action.toolchain_check import Depth, check, memory_of
 
-        shown = self._toolchains.get(toolchain, "")
-        lock = read_lock(self._lock(toolchain), shown)
+        shown = self._toolchains[toolchain]
+        lock = read_lock(self._root / shown, shown)
         if lock.digest != toolchain:
             raise ToolchainError("the lock changed during the build", where=shown, hint="build again")
         self._folder.mkdir(parents=True, exist_ok=True)

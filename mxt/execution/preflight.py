@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mxt.action.action import Action, ActionId, Refusal
 from mxt.action.platform import check_machine
-from mxt.errors import MxtError, PlatformError, RefusedError, ToolchainError
+from mxt.errors import MxtError, PlatformError, RefusedError
 from mxt.execution.forecast import forecast
 from mxt.execution.machine import gpu_count, memory_mb
 from mxt.execution.runner import Runner
@@ -62,13 +62,16 @@ def obstacles(root: Path, graph: ActionGraph, runner: Runner) -> list[Obstacle]:
     Costs a millisecond or two where nothing is missing. Sources must have been prepared.
     """
     lacks = list(machine_lacks(root, graph))
-    if not lacks:
+    contained = [identity for identity, a in graph.actions.items() if a.toolchain in graph.images]
+    if not lacks and not contained:
         return []
-    affected = dict.fromkeys(identity for lack in lacks for identity in lack.actions)
+    affected = dict.fromkeys([*contained, *(identity for lack in lacks for identity in lack.actions)])
     try:
         plan = {f.action.id: f.status for f in forecast(graph, runner, graph.closure(affected))}
     except MxtError:
         return []  # a source that is gone, say: the build finds it and names the action
+    # asking an engine takes a tenth of a second: only for what may have to run
+    lacks += image_lacks(graph, [i for i in contained if plan[i] in ("run", "later")])
     found = []
     for lack in lacks:
         runs = [i for i in lack.actions if plan[i] == "run" or (plan[i] == "later" and not runner.history(i))]
@@ -80,7 +83,8 @@ def obstacles(root: Path, graph: ActionGraph, runner: Runner) -> list[Obstacle]:
 
 
 def machine_lacks(root: Path, graph: ActionGraph) -> Iterator[Lack]:
-    """Everything that some action of the graph declares and this machine has not; no result is looked up."""
+    """Everything but images that some action of the graph declares and this machine has not; no result is
+    looked up."""
     platforms: dict[str, list[ActionId]] = defaultdict(list)
     toolchains: dict[tuple[str, bool], list[ActionId]] = defaultdict(list)
     gpus: dict[int, list[ActionId]] = defaultdict(list)
@@ -93,7 +97,7 @@ def machine_lacks(root: Path, graph: ActionGraph) -> Iterator[Lack]:
             continue  # whatever the machine has, it would not run
         if action.platform is not None:
             platforms[action.platform].append(identity)
-        if action.toolchain is not None:
+        if action.toolchain is not None and action.toolchain not in graph.images:
             toolchains[action.toolchain, _imports(action)].append(identity)
         if action.gpus > there:
             gpus[action.gpus].append(identity)
@@ -107,7 +111,7 @@ def machine_lacks(root: Path, graph: ActionGraph) -> Iterator[Lack]:
         except MxtError as error:
             yield Lack("platform", error, tuple(actions))
     for (digest, imports), actions in toolchains.items():
-        wrong = _toolchain_error(root, graph.toolchains.get(digest), imports=imports)
+        wrong = _toolchain_error(root, graph.toolchains[digest], imports=imports)
         if wrong is not None:
             yield Lack("toolchain", wrong, tuple(actions))
     for count, actions in gpus.items():
@@ -115,6 +119,22 @@ def machine_lacks(root: Path, graph: ActionGraph) -> Iterator[Lack]:
     for count, actions in memory.items():
         problem = f"declares {count} MiB of memory, this machine has {megabytes}"
         yield Lack("memory", PlatformError(problem, hint="it runs alone, and may be killed"), tuple(actions))
+
+
+def image_lacks(graph: ActionGraph, identities: Iterable[ActionId]) -> Iterator[Lack]:
+    """Images of these actions that are not pinned or not here, or that cannot do what the actions ask."""
+    from mxt.execution.image_look import container
+
+    users: dict[tuple[str, bool], list[ActionId]] = defaultdict(list)
+    for identity in identities:
+        action = graph.actions[identity]
+        if action.refusal is None and action.toolchain is not None:
+            users[action.toolchain, _imports(action)].append(identity)
+    for (key, imports), actions in users.items():
+        try:
+            container(graph.images[key], python=imports, bash=not imports)
+        except MxtError as error:
+            yield Lack("toolchain", error, tuple(actions))
 
 
 def gpu_error(wanted: int, there: int) -> PlatformError:
@@ -137,12 +157,7 @@ def _imports(action: Action) -> bool:
     return action.entry != "genrule"
 
 
-def _toolchain_error(root: Path, lock_path: str | None, *, imports: bool) -> MxtError | None:
-    if lock_path is None:
-        return ToolchainError(
-            "this toolchain is a container image that is not pinned or cannot be launched yet",
-            hint="pin it with 'mxt toolchain pin', or use a toolchain with a lock",
-        )
+def _toolchain_error(root: Path, lock_path: str, *, imports: bool) -> MxtError | None:
     if not imports:
         return None
     from mxt.action.toolchain_check import check, memory_of

@@ -16,6 +16,7 @@ from blake3 import blake3
 from mxt.action.action import Action, SliceRef, SourceRef
 from mxt.action.canonical import canonical
 from mxt.errors import ActionError
+from mxt.execution.devices import device_nodes
 from mxt.execution.sandbox import (
     CODE_ROOT,
     EXEC_ROOT,
@@ -61,9 +62,10 @@ class Layout:
     """A prepared action. argv, env, cwd: to start. outputs: where its outputs appear on the host.
 
     root: the temporary folder to delete afterwards. private: texts that no output may contain.
-    sandbox: "bubblewrap" or "none". base: the execution root as the action sees it. origins: for each
-    source its place below base -> its path in the workspace. reports: whether it is given a descriptor
-    to report on, whose number differs each time and so is kept out of the environment of a genrule.
+    sandbox: "bubblewrap", "podman", "docker" or "none". base: the execution root as the action sees it.
+    origins: for each source its place below base -> its path in the workspace. reports: whether it is given
+    a descriptor to report on, whose number differs each time and so is kept out of the environment of a
+    genrule. fifo: where it reports instead, if no descriptor can be handed to it.
     """
 
     argv: list[str]
@@ -76,6 +78,7 @@ class Layout:
     base: str
     origins: dict[str, str] = field(default_factory=dict)
     reports: bool = True
+    fifo: Path | None = None
 
 
 def prepare(
@@ -103,7 +106,7 @@ def prepare(
         path = f"{place}/{output.path}"
         folders.make(path if output.kind == "dir" else path.rpartition("/")[0])
     base = EXEC_ROOT if bwrap else str(outputs)
-    env = _environment(action, PRIVATE_TMP if bwrap else str(root / "tmp"))
+    env = environment_of(action, PRIVATE_TMP if bwrap else str(root / "tmp"))
     shared = [("evidence", evidence), ("progress", progress), ("accelerants", accelerants)]
     # beside the execution root: a package may be called "evidence", and its sources lie at their own paths
     inside = {n: (f"{SHARED_ROOT}/{n}" if bwrap else str(p)) if p else "" for n, p in shared}
@@ -115,13 +118,13 @@ def prepare(
         for item in action.inputs:
             host = places[item.name]
             if isinstance(item.ref, SliceRef):
-                host = _cut(item.ref, host, staged / f"{len(read_only)}")
+                host = cut_slice(item.ref, host, staged / f"{len(read_only)}")
             read_only.append((str(host), f"{EXEC_ROOT}/{item.path}"))
     else:
         stage = "inputs" if bwrap else "outputs"
         for item in action.inputs:
             folders.make(f"{stage}/{item.path}".rpartition("/")[0])
-            _copy(item.ref, places[item.name], root / stage / item.path)
+            copy_input(item.ref, places[item.name], root / stage / item.path)
         if bwrap:
             read_only.append((str(staged), EXEC_ROOT))
             (staged / action.outputs_at).mkdir(parents=True, exist_ok=True)
@@ -146,7 +149,7 @@ def prepare(
             site = [code.site, code.rules, code.engine]
         task = root / "task.json"
         own = f"{CODE_ROOT}/own/rules" if bwrap and code.own_rules else code.own_rules
-        _write_task(task, action, base, inside, site, platform, own or "")
+        write_task(task, action, base, inside, site, platform, own or "")
         argv = [interpreter(), "-s", "-P", "-S", f"{engine}/mxt/execution/inside.py"]
         argv.append(f"{EXEC_ROOT}/.task.json" if bwrap else str(task))
         if bwrap:
@@ -164,7 +167,7 @@ def prepare(
     view = View(
         read_only=read_only,
         writable=writable,
-        devices=[str(d) for d in _devices(platform)],
+        devices=device_nodes(platform),
         network=action.network,
         closed=() if staged_root else (EXEC_ROOT,),
     )
@@ -173,7 +176,7 @@ def prepare(
     )
 
 
-def _environment(action: Action, tmp: str) -> dict[str, str]:
+def environment_of(action: Action, tmp: str) -> dict[str, str]:
     env = {**_BASE_ENVIRONMENT, "HOME": f"{tmp}/home", "TMPDIR": tmp}
     if action.entry != "genrule":
         env |= {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "USER": "mxt", "LOGNAME": "mxt"}
@@ -185,12 +188,7 @@ def _environment(action: Action, tmp: str) -> dict[str, str]:
     return env
 
 
-def _devices(platform: Mapping[str, object]) -> list[str]:
-    devices = platform.get("devices", ())
-    return [str(d) for d in devices] if isinstance(devices, (list, tuple)) else []
-
-
-def _write_task(
+def write_task(
     path: Path,
     action: Action,
     base: str,
@@ -198,7 +196,10 @@ def _write_task(
     site: Sequence[str],
     platform: Mapping[str, object],
     own_rules: str,
+    *,
+    container: Mapping[str, object] | None = None,
 ) -> None:
+    """What inside.py is told. container: what it must do itself there: see `mxt/execution/container.py`."""
     unkeyed = dict(action.unkeyed)
     lists = unkeyed.pop("mxt.lists", {})
     threads = platform.get("threads")
@@ -215,11 +216,12 @@ def _write_task(
         "platform": canonical(dict(platform)),
         "threads": threads if isinstance(threads, int) else 1,
         **inside,
+        **({"container": dict(container)} if container else {}),
     }
     path.write_text(json.dumps(task), encoding="utf-8")
 
 
-def _cut(ref: SliceRef, source: Path, folder: Path) -> Path:
+def cut_slice(ref: SliceRef, source: Path, folder: Path) -> Path:
     """Write a slice of a source where the action will find it under the source's own name.
 
     Raises ActionError where the source is no longer what was keyed.
@@ -262,10 +264,10 @@ class Folders:
         self._made.add(path)
 
 
-def _copy(ref: object, source: Path, target: Path) -> None:
+def copy_input(ref: object, source: Path, target: Path) -> None:
     """Bytes and mode, as the key has them; the time of a source is in no key and is not handed on."""
     if isinstance(ref, SliceRef):
-        cut = _cut(ref, source, target.parent / f".{target.name}.cut")
+        cut = cut_slice(ref, source, target.parent / f".{target.name}.cut")
         cut.rename(target)
         cut.parent.rmdir()
     elif source.is_dir():

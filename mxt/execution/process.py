@@ -11,7 +11,7 @@ from typing import Any
 
 from mxt.execution.orphans import adopt, mine
 from mxt.execution.prepare import Layout
-from mxt.execution.warden import MARK, end_orphans
+from mxt.execution.warden import MARK, end_orphans, kill_marked
 
 
 class Process:
@@ -25,20 +25,22 @@ class Process:
     def __init__(self, layout: Layout, log: Path, lock_fd: int | None, mark: str) -> None:
         if layout.sandbox == "none":
             adopt()
-        reader, writer = os.pipe2(os.O_CLOEXEC) if layout.reports else (-1, -1)
-        if layout.reports:
-            os.set_blocking(reader, False)
+        self._container = mark if layout.sandbox in ("podman", "docker") else ""
+        reader, writer = _channel(layout)
         log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
         argv = layout.argv
-        if layout.sandbox != "none" and lock_fd is not None:
+        if layout.sandbox == "bubblewrap" and lock_fd is not None:
             # bubblewrap holds the lock until the last process inside is gone; the command cannot touch it
             argv = [argv[0], "--sync-fd", str(lock_fd), *argv[1:]]
+        # a container's keeper bears no mark: it is to outlive mxt until the container is gone
+        name = "MXT_CONTAINER_MARK" if self._container else MARK
         try:
             self._popen = subprocess.Popen(
                 argv,
-                env={**layout.env, MARK: mark, **({"MXT_REPORT_FD": str(writer)} if layout.reports else {})},
+                env={**layout.env, name: mark, **({"MXT_REPORT_FD": str(writer)} if layout.reports else {})},
                 cwd=layout.cwd,
-                stdin=subprocess.DEVNULL,
+                # the keeper sees by it that mxt has ended
+                stdin=subprocess.PIPE if self._container else subprocess.DEVNULL,
                 stdout=log_fd,
                 stderr=subprocess.STDOUT,
                 pass_fds=([writer] if layout.reports else []) + ([] if lock_fd is None else [lock_fd]),
@@ -99,7 +101,9 @@ class Process:
     def finish(self) -> int:
         """Wait, sweep up what the process left running, release descriptors; the exit status."""
         status = self._popen.wait()
-        self.kill(signal.SIGKILL)
+        if self._popen.stdin is not None:
+            self._popen.stdin.close()
+        self._signal(signal.SIGKILL)
         mine.discard(self.pid)
         if self._mark:
             end_orphans(self._mark)
@@ -109,11 +113,31 @@ class Process:
         return status
 
     def kill(self, sign: signal.Signals) -> None:
-        """Signal the whole process group."""
+        """Signal the whole process group; a container's keeper is never killed, as it has to end that."""
+        if self._container:
+            if sign == signal.SIGKILL:
+                kill_marked(self._container)
+            sign = signal.SIGTERM
+        self._signal(sign)
+
+    def _signal(self, sign: signal.Signals) -> None:
         try:
             os.killpg(self.pid, sign)
         except (ProcessLookupError, PermissionError):
             pass
+
+
+def _channel(layout: Layout) -> tuple[int, int]:
+    """Both ends of what an action reports on; (-1, -1) where it does not."""
+    if not layout.reports:
+        return -1, -1
+    if layout.fifo is None:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(reader, False)
+        return reader, writer
+    # its keeper has the writing end as well, so that the reading one sees an end once all is over
+    reader = os.open(layout.fifo, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return reader, os.open(layout.fifo, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def tail(log: Path, lines: int = 20, limit: int = 16384) -> list[str]:

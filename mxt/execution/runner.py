@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -225,8 +226,9 @@ class Runner:
         if action.refusal is not None:
             raise RefusedError(action.refusal.message, where=str(action.id), hint=action.refusal.hint)
         platform = self._environments.platform(action)
+        container = self._environments.container(action)
         code = self._environments.code(action)
-        sandboxed = self._sandbox and bubblewrap() is not None
+        sandboxed = container is not None or (self._sandbox and bubblewrap() is not None)
         self._mention_sandbox(sandboxed)
         self._unsandboxed |= not sandboxed
         changed = self._changed_source(action)
@@ -251,7 +253,14 @@ class Runner:
         root.mkdir(parents=True)
         if action.accelerants_from is not None:
             accelerants = self._borrow(action.accelerants_from, root / "accelerants")
-        layout = prepare(
+        lay_out = partial(prepare, sandboxed=sandboxed)
+        if container is not None:
+            from mxt.execution.container import prepare_container
+            from mxt.execution.owner import store_mark
+
+            mark = store_mark(layout_paths.root / "toolchains")
+            lay_out = partial(prepare_container, container=container, store=mark)
+        layout = lay_out(
             action,
             workspace=self._root,
             root=root,
@@ -261,7 +270,6 @@ class Runner:
             accelerants=accelerants,
             code=code,
             platform=platform,
-            sandboxed=sandboxed,
         )
         if self._warden is None:
             # in this order: what is forked second holds the first's pipe, and the warden waits for its end

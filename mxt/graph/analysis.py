@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mxt.action.action import Action, SliceRef, SourceRef
 from mxt.errors import GraphError, LoadError, MxtError, did_you_mean
@@ -17,6 +17,9 @@ from mxt.graph.rule_definition import RuleDefinition
 from mxt.graph.target import AnalysedTarget, Handle, Target, basename, choose_output, output_handle
 from mxt.loading.label import Label
 from mxt.loading.reads import stat_of
+
+if TYPE_CHECKING:
+    from mxt.action.image import Image
 
 
 class RawTarget(Protocol):
@@ -72,6 +75,7 @@ class Analysis:
         self._handles: dict[str, tuple[Handle, ...]] = {}
         self._labels: dict[tuple[str, str], str] = {}
         self._generated: dict[str, dict[str, str]] = {}
+        self._no_packages: set[str] = set()  # folders that sources lie in, each looked at once
 
     def analyse(self, labels: Iterable[str]) -> ActionGraph:
         """Analyse canonical labels and all that they need.
@@ -203,6 +207,8 @@ class Analysis:
         parts = name.split("/")
         for i in range(1, len(parts)):
             below = "/".join([*([folder] if folder else []), *parts[:i]])
+            if below in self._no_packages:
+                continue
             # should it become a package, or lead elsewhere, the source is another
             for place in (below, f"{below}/MXTBUILD"):
                 if place not in self.graph.read:
@@ -212,6 +218,7 @@ class Analysis:
                     f"'{label}' reaches into the package '//{below}'",
                     hint=f"write '//{below}:{'/'.join(parts[i:])}'",
                 )
+            self._no_packages.add(below)
         handle = Handle(basename(path), path, "dir" if stat.S_ISDIR(mode) else "file", SourceRef(path))
         self._handles[label] = (handle,)
         return handle
@@ -414,7 +421,8 @@ class Analysis:
                 f"toolchain '{raw.name}' needs either 'lock' or 'image' and 'digest'", where=raw.where
             )
         if "image" in attrs:
-            return {"image": attrs["image"], "digest": attrs.get("digest", "unpinned"), "label": raw.name}
+            image = self._image(raw, package)
+            return {"image": image.name, "digest": image.key}
         from mxt.action.toolchain_lock import parse_lock
 
         path = Label.parse(attrs["lock"], package=package, where=raw.where).path
@@ -431,6 +439,24 @@ class Analysis:
         digest = parse_lock(data, path).digest
         self.graph.toolchains[digest] = path
         return {"lock": path, "digest": digest}
+
+    def _image(self, raw: Any, package: str) -> Image:
+        from mxt.action.image import ARCHITECTURES, Image, problem_of_digest, problem_of_name
+
+        name, digest = raw.attrs["image"], raw.attrs.get("digest", "unpinned")
+        arch = raw.attrs.get("arch", "amd64")
+        if problem := problem_of_name(name):
+            raise LoadError(f"toolchain '{raw.name}': {problem}", where=raw.where)
+        label = f"//{package}:{raw.name}"
+        if problem := problem_of_digest(digest):
+            hint = f"'mxt toolchain pin {label} --write' looks it up; \"unpinned\" stands for not yet"
+            raise LoadError(f"toolchain '{raw.name}': {problem}", where=raw.where, hint=hint)
+        if arch not in ARCHITECTURES:
+            problem = f"'{arch}' is not one of its architectures: {', '.join(ARCHITECTURES)}"
+            raise LoadError(f"toolchain '{raw.name}': {problem}", where=raw.where)
+        image = Image(label, name, digest, arch, raw.where)
+        # two names of the same bytes are the same toolchain
+        return self.graph.images.setdefault(image.key, image)
 
     def _platform(self, raw: Any) -> dict[str, Any]:
         from mxt.action.platform import platform_digest

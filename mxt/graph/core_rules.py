@@ -15,7 +15,7 @@ CORE_RULES: dict[str, tuple[dict[str, type | tuple[type, ...]], tuple[str, ...]]
     "genrule": (genrule.SCHEMA, genrule.REQUIRED),
     "filegroup": ({"srcs": list}, ("srcs",)),
     "bundle": ({"deps": list, "receipt": bool, "recipe": str}, ("deps",)),
-    "toolchain": ({"lock": str, "image": str, "digest": str}, ()),
+    "toolchain": ({"lock": str, "image": str, "digest": str, "arch": str}, ()),
     "platform": (
         {
             "arch": str,
@@ -34,11 +34,18 @@ CORE_RULES: dict[str, tuple[dict[str, type | tuple[type, ...]], tuple[str, ...]]
 
 LABEL_LISTS = {"genrule": ("srcs", "tools"), "filegroup": ("srcs",), "bundle": ("deps",)}
 
+# names and types of attributes that have been found to fit: thousands of targets have the same few
+_FITTING: set[tuple[object, ...]] = set()
 _WORDS = {str: "text", int: "a whole number", bool: "True or False", list: "a list", dict: "a dictionary"}
 
 
 def check_attributes(rule: str, name: str, attrs: Mapping[str, Any], where: str) -> None:
     """Raises LoadError for an unknown, missing or wrongly typed attribute of a core rule."""
+    shape = (rule, *((key, value.__class__) for key, value in attrs.items()))
+    if shape in _FITTING and all(
+        text.__class__ is str for value in attrs.values() if value.__class__ is list for text in value
+    ):
+        return
     schema, required = CORE_RULES[rule]
     for key, value in attrs.items():
         expected = schema.get(key) or COMMON.get(key)
@@ -58,6 +65,8 @@ def check_attributes(rule: str, name: str, attrs: Mapping[str, Any], where: str)
     for key in required:
         if key not in attrs:
             raise LoadError(f"{rule} '{name}' lacks the attribute '{key}'", where=where)
+    if not any(value.__class__ is int for value in attrs.values()):  # numbers have bounds, too
+        _FITTING.add(shape)
 
 
 def check_type(rule: str, name: str, key: str, value: Any, expected: Any, where: str) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mxt.action.action import Action, ActionId, OutputRef, SliceRef, SourceRef
 from mxt.graph.target import AnalysedTarget
 from mxt.loading.reads import Stat
+
+if TYPE_CHECKING:
+    from mxt.action.image import Image
 
 
 @dataclass
@@ -15,7 +19,8 @@ class ActionGraph:
     """actions: in topological order. targets: all that were analysed, by canonical label.
 
     requested: labels the user asked for. read: workspace paths that analysis itself read
-    (locks), each with its stat tuple from before.
+    (locks), each with its stat tuple from before. toolchains, images: what an action's toolchain stands
+    for, the path of a lock or a container image.
     """
 
     actions: dict[ActionId, Action] = field(default_factory=dict)
@@ -24,6 +29,7 @@ class ActionGraph:
     read: dict[str, Stat | None] = field(default_factory=dict)
     split_sources: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
     toolchains: dict[str, str] = field(default_factory=dict)
+    images: dict[str, Image] = field(default_factory=dict)
     platforms: dict[str, Mapping[str, object]] = field(default_factory=dict)
     _order: dict[ActionId, int] = field(default_factory=dict, repr=False)
 

@@ -251,7 +251,7 @@ class _Builder:
     def _toolchain(self, digest: str) -> Json:
         path = self._built.toolchains.get(digest)
         if path is None:  # a container image is its own name
-            algorithm, _, value = digest.rpartition(":")
+            algorithm, _, value = digest.rpartition("@")[2].rpartition(":")
             return {
                 "name": digest,
                 "digest": {algorithm or "blake3": value},
