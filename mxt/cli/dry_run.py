@@ -24,11 +24,9 @@ def show_plan(session: Session, graph: ActionGraph) -> int:
     parts = [f"{run} to run", f"{later} after them", f"{cached} cached"]
     if refused:
         parts.append(f"{refused} that cannot run")
-    print(f"{plural(len(plan), 'action')}: {', '.join(parts)}")
     if any(item.key is None for item in plan):
-        print(
-            "~ stands for a key that is known once its inputs are made; it changes when what they read does"
-        )
+        print("~ stands for a key that is known once the inputs are made; it changes when they may")
+    print(f"{plural(len(plan), 'action')}: {', '.join(parts)}")
     return 0
 
 
