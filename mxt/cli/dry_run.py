@@ -25,7 +25,7 @@ def show_plan(session: Session, graph: ActionGraph) -> int:
     if refused:
         parts.append(f"{refused} that cannot run")
     if any(item.key is None for item in plan):
-        print("~ stands for a key that is known once the inputs are made; it changes when they may")
+        print("~: known when the inputs are made; shown is a digest of all they are made from")
     print(f"{plural(len(plan), 'action')}: {', '.join(parts)}")
     return 0
 
