@@ -66,10 +66,14 @@ def run(args: Namespace) -> int:
     pending = [f for f in plan if f.status != "cached"]
     for item in pending:
         later = "" if item.status == "run" else " (after what it reads)"
-        print(f"{paint(str(item.action.id), 'bold', sys.stdout)} would run{later}")
+        refusal = item.action.refusal
+        verdict = f"would run{later}" if refusal is None else f"cannot run: {refusal.message}"
+        print(f"{paint(str(item.action.id), 'bold', sys.stdout)} {verdict}")
         _show(item)
     if pending:
-        print(f"{len(pending)} of {plural(len(plan), 'action')} would run")
+        refused = sum(item.refused for item in pending)
+        cannot = f", {refused} cannot" if refused else ""
+        print(f"{len(pending) - refused} of {plural(len(plan), 'action')} would run{cannot}")
         return EXIT_OK
     shown = {identity for target in graph.wanted() for identity in target.actions}
     for item in plan:
@@ -121,6 +125,7 @@ def _print_json(plan: Sequence[Forecast]) -> None:
             "key": item.key,
             "changes": [change._asdict() for change in item.changes],
             "waits": {name: str(maker) for name, maker in item.waits.items()},
+            "refusal": item.action.refusal._asdict() if item.action.refusal and item.refused else None,
         }
         for item in plan
     ]

@@ -25,7 +25,10 @@ A box is an action, a bundle or a source; lines go to the reader. Its state:
   stale      it would run: something that it reads has changed
   waiting    it has never been built here
   failed     in its last build, and nothing has changed since
+  cannot run it would run and cannot, on any machine: the box says why
   skipped    its last build did not get to it
+
+A dotted line leads to what is only saved time by it.
 
 The page is one file that needs no network: drag and scroll, or Tab, arrows, Enter, / and Esc.
 Boxes that stand alike are drawn as one block. Nothing is built.
@@ -73,25 +76,27 @@ def run(args: Namespace) -> int:
     if kind == ".svg":
         from mxt.pages.picture import svg
 
-        text = svg([node.picture for node in shown.nodes], shown.edges, label=title)
+        text = svg([node.picture for node in shown.nodes], shown.edges, saves=shown.saves, label=title)
     else:
         from mxt.pages.graph_page import graph_page
 
-        text = graph_page(title, shown.summary, shown.nodes, shown.edges)
+        text = graph_page(title, shown.summary, shown.nodes, shown.edges, shown.saves)
     if args.output == "-":
         sys.stdout.write(text)
         return EXIT_OK
     path = Path(args.output) if args.output else session.root / "mxt-out" / "graph.html"
     _write(path, text)
+    from mxt.pages.picture import WORDS
+
     counts = shown.counts()
-    words = ", ".join(f"{counts[state]} {state}" for state in _ORDER if state in counts)
+    words = ", ".join(f"{counts[state]} {WORDS.get(state, state)}" for state in _ORDER if state in counts)
     boxes = sum(n for state, n in counts.items() if state != "source")
     sources = f", {plural(counts['source'], 'source')}" if "source" in counts else ""
     print(f"{_shown(path)}: {boxes} {'box' if boxes == 1 else 'boxes'} ({words}){sources}")
     return EXIT_OK
 
 
-_ORDER = ("hit", "executed", "stale", "waiting", "failed", "skipped")
+_ORDER = ("hit", "executed", "stale", "waiting", "failed", "refused", "skipped")
 
 
 def _kind(output: str | None) -> str:

@@ -13,6 +13,7 @@ from mxt.execution.forecast import Forecast, forecast
 from mxt.execution.preflight import Obstacle, obstacles
 from mxt.execution.runner import Runner
 from mxt.graph.graph import ActionGraph
+from mxt.words import plural, size
 
 
 def target_findings(area: str, root: Path, graph: ActionGraph, runner: Runner) -> Iterator[Finding]:
@@ -20,10 +21,10 @@ def target_findings(area: str, root: Path, graph: ActionGraph, runner: Runner) -
     plan = forecast(graph, runner)
     left = [f for f in plan if f.status != "cached"]
     cached = len(plan) - len(left)
-    count = f"{len(plan)} action{'s' if len(plan) != 1 else ''}"
-    yield Finding(
-        area, OK, f"{count}: {len(left)} to run, {cached} cached" if left else f"{count}, all cached"
-    )
+    refused = sum(f.refused for f in plan)
+    cannot = f", {refused} that cannot run" if refused else ""
+    state = f": {len(left) - refused} to run{cannot}, {cached} cached" if left else ", all cached"
+    yield Finding(area, OK, f"{plural(len(plan), 'action')}{state}")
     yield Finding(area, OK, f"needs {_needs(graph)}")
     for obstacle in obstacles(root, graph, runner):
         yield _obstacle(obstacle)
@@ -41,10 +42,10 @@ def _needs(graph: ActionGraph) -> str:
     parts.append(f"toolchain {', '.join(sorted(locks))}" if locks else "no toolchain")
     gpus = max((a.gpus for a in actions), default=0)
     if gpus:
-        parts.append(f"{gpus} GPU{'s' if gpus > 1 else ''}")
+        parts.append(plural(gpus, "GPU"))
     memory = max((a.memory_mb for a in actions), default=0)
     if memory:
-        parts.append(f"{memory / 1024:.1f} GiB of memory for its largest action")
+        parts.append(f"{size(memory << 20)} of memory for its largest action")
     if any(a.network for a in actions):
         parts.append("the network")
     return "; ".join(parts)

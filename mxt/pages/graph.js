@@ -10,7 +10,7 @@
   const found = document.getElementById("found");
   const width = svg.viewBox.baseVal.width, height = svg.viewBox.baseVal.height;
   const boxes = [], edges = [];
-  const needs = nodes.map(() => []), readers = nodes.map(() => []);
+  const needs = nodes.map(() => []), readers = nodes.map(() => []), saved = new Set();
   let selected = -1, focused = false, only = "", matches = [], place = { x: 0, y: 0, k: 1 };
 
   for (const element of view.querySelectorAll(".node")) {
@@ -25,8 +25,11 @@
   for (const element of view.querySelectorAll(".edge")) {
     const pairs = element.dataset.e.split(" ").map((p) => p.split("-").map(Number));
     edges.push({ element, pairs });
-    for (const [a, b] of pairs) { needs[b].push(a); readers[a].push(b); }
+    const saves = element.classList.contains("saves");
+    for (const [a, b] of pairs) { needs[b].push(a); readers[a].push(b); if (saves) saved.add(a + "-" + b); }
   }
+  const more = element("p", "drag to see the rest", frame);
+  more.id = "more";
   svg.removeAttribute("viewBox");
   svg.setAttribute("width", "100%");
   svg.setAttribute("height", "100%");
@@ -37,6 +40,11 @@
     view.setAttribute("transform", `translate(${place.x} ${place.y}) scale(${place.k})`);
     svg.classList.toggle("far", place.k < 0.42);
     document.getElementById("zoom").textContent = Math.round(place.k * 100) + " %";
+    // a shadow along each edge behind which there is more, and a word until somebody has moved it
+    const w = frame.clientWidth, h = frame.clientHeight;
+    const beyond = { l: -place.x, r: place.x + width * place.k - w, t: -place.y, b: place.y + height * place.k - h };
+    for (const [side, by] of Object.entries(beyond)) frame.style.setProperty("--" + side, by > 8 ? "14px" : "0px");
+    more.hidden = !Object.values(beyond).some((by) => by > 8);
   }
   function fit(least) {
     const w = frame.clientWidth, h = frame.clientHeight;
@@ -124,8 +132,11 @@
     element("p", node.words, panel).className = "words " + node.state;
     const dl = element("dl", undefined, panel);
     for (const [name, value] of node.facts) { element("dt", name, dl); element("dd", value, dl); }
-    links("Reads", needs[selected]);
-    links("Read by", readers[selected]);
+    const only_time = (a, b) => saved.has(a + "-" + b);
+    links("Reads", needs[selected].filter((n) => !only_time(n, selected)));
+    links("Is saved time by", needs[selected].filter((n) => only_time(n, selected)));
+    links("Read by", readers[selected].filter((n) => !only_time(selected, n)));
+    links("Saves time for", readers[selected].filter((n) => only_time(selected, n)));
   }
 
   // ---- keys
@@ -210,6 +221,8 @@
       only = only === chip.dataset.state ? "" : chip.dataset.state;
       for (const other of document.querySelectorAll("[data-state]"))
         other.setAttribute("aria-pressed", String(other.dataset.state === only));
+      const first = nodes.findIndex((node) => node.state === only);
+      if (only && (selected < 0 || nodes[selected].state !== only)) select(first, false);
       mark();
     });
   }
@@ -241,6 +254,7 @@
     } else {
       place.x += now.x - before.x;
       place.y += now.y - before.y;
+      if (moved > 6) more.remove();
       show();
     }
     fingers.set(event.pointerId, now);

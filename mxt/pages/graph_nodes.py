@@ -23,10 +23,14 @@ LOOK_BACK = 20  # build records that may tell of an action's failure
 
 @dataclass(frozen=True)
 class GraphView:
-    """Boxes, edges (what is read, its reader), and a sentence about the build that the states speak of."""
+    """Boxes, edges (what is read, its reader), and a sentence about the build that the states speak of.
+
+    saves: edges along which only time is saved.
+    """
 
     nodes: list[GraphNode]
     edges: list[tuple[str, str]]
+    saves: list[tuple[str, str]]
     summary: str
 
     def counts(self) -> dict[str, int]:
@@ -41,13 +45,15 @@ def view(root: Path, graph: ActionGraph, store: Store, runner: Runner, *, source
     """A box an action, one for each bundle with members here, and one a source that they read.
 
     hit: its result is in the store. executed: so, and the last build made it. stale: it would run, and has
-    run before. waiting: it never has. failed, skipped: that is how its last build left it, under this key.
+    run before. waiting: it never has. refused: it would run and cannot. failed, skipped: that is how its last
+    build left it, under this key.
     sources: whether files of the workspace have boxes.
     """
     last = _last_steps(graph, store)
     durations = Durations(store.layout.state / "durations.sqlite")
     nodes: list[GraphNode] = []
     edges: dict[tuple[str, str], None] = {}
+    saves: list[tuple[str, str]] = []
     files: dict[str, None] = {}
     for item in forecast(graph, runner):
         action = item.action
@@ -58,13 +64,15 @@ def view(root: Path, graph: ActionGraph, store: Store, runner: Runner, *, source
             elif sources:
                 files[given.ref.path] = None
                 edges[given.ref.path, str(action.id)] = None
+        if action.accelerants_from is not None:
+            saves.append((str(action.accelerants_from), str(action.id)))
     nodes += _bundles(graph, edges, {str(i): s for i, s in zip(graph.actions, nodes, strict=True)})
     kinds = {path: "source folder" if (root / path).is_dir() else "source file" for path in files}
     boxes = [
         GraphNode(PictureNode(path, path.rpartition("/")[2], kinds[path], "source", None, None), [])
         for path in files
     ]
-    return GraphView([*boxes, *nodes], list(edges), last.summary)
+    return GraphView([*boxes, *nodes], list(edges), saves, last.summary)
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,11 @@ def _action_node(
         wall_s = step[0].wall_s or None
     elif (seconds := durations.get(action.id)) is not None:
         facts.append(("Took before", duration(seconds)))
+    refusal = action.refusal if item.refused else None
+    if refusal is not None:
+        facts.append(("Cannot run", refusal.message))
+        if refusal.hint:
+            facts.append(("To do", refusal.hint))
     facts.append(("Key", item.key or "not known before what it reads is made"))
     facts += _reasons(item)
     target = graph.targets[action.id.label]
@@ -134,7 +147,8 @@ def _action_node(
     if state == "failed":
         step_name = f" --action {action.id.name}" if action.id.name else ""
         facts.append(("Log", f"mxt log {action.id.label}{step_name}"))
-    picture = PictureNode(str(action.id), _title(action), target.rule, state, wall_s, size)
+    word = refusal.word if refusal is not None else ""
+    picture = PictureNode(str(action.id), _title(action), target.rule, state, wall_s, size, note=word)
     return GraphNode(picture, facts)
 
 
@@ -144,6 +158,8 @@ def _state(item: Forecast, step: tuple[BuiltStep, BuildRecord] | None, newest: s
         return "executed" if step and status == "executed" and step[1].identity == newest else "hit"
     if step and status == "failed" and (item.key is None or item.key == step[0].key):
         return "failed"
+    if item.refused:
+        return "refused"
     if status == "skipped":
         return "skipped"
     return "stale" if runner.history(item.action.id) else "waiting"
@@ -171,6 +187,9 @@ def _title(action: Action) -> str:
     return f"{name}[{action.id.name}]" if action.id.name else name
 
 
+_WORST_FIRST = ("failed", "refused", "skipped", "stale", "waiting", "executed")
+
+
 def _bundles(
     graph: ActionGraph, edges: dict[tuple[str, str], None], made: Mapping[str, GraphNode]
 ) -> list[GraphNode]:
@@ -188,7 +207,7 @@ def _bundles(
             ends = [member] if inner.members else [str(i) for i in graph.below(inner) if str(i) not in read]
             edges.update(((end, target.label), None) for end in ends)
         states = {m.state for m in members}
-        state = next((s for s in ("failed", "skipped", "stale", "waiting", "executed") if s in states), "hit")
+        state = next((s for s in _WORST_FIRST if s in states), "hit")
         state = "stale" if state == "waiting" and states & {"hit", "executed"} else state
         times = [m.wall_s for m in members if m.wall_s is not None]
         sizes = [m.size for m in members if m.size is not None]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mxt.pages.page import escape, page, script_json
-from mxt.pages.picture import STATES, PictureNode, describe, svg
+from mxt.pages.picture import STATES, WORDS, PictureNode, describe, svg
 
 _HELP = """<template id="help"><h2>Details</h2>
 <p class="quiet">Choose a box to see what it is, what it reads and who reads it; choose it again to see
-only what it belongs to.</p>
+only what it belongs to. A dotted line means: saves time, and changes no byte.</p>
 <dl class="keys"><dt><kbd>Tab</kbd></dt><dd>to the boxes</dd>
 <dt><kbd>&larr;</kbd> <kbd>&uarr;</kbd> <kbd>&rarr;</kbd> <kbd>&darr;</kbd></dt><dd>to the next box</dd>
 <dt><kbd>Enter</kbd></dt><dd>only what it needs and what needs it</dd>
@@ -28,14 +28,23 @@ class GraphNode:
     facts: Sequence[tuple[str, str]] = field(default=())
 
 
-def graph_page(title: str, summary: str, nodes: Sequence[GraphNode], edges: Sequence[tuple[str, str]]) -> str:
-    """One HTML file. edges: (what is read, its reader). The same input gives the same bytes."""
+def graph_page(
+    title: str,
+    summary: str,
+    nodes: Sequence[GraphNode],
+    edges: Sequence[tuple[str, str]],
+    saves: Sequence[tuple[str, str]] = (),
+) -> str:
+    """One HTML file. edges: (what is read, its reader). saves: (what only saves it time, a box).
+
+    The same input gives the same bytes.
+    """
     pictures = [node.picture for node in nodes]
-    drawn = svg(pictures, edges, label=title)
+    drawn = svg(pictures, edges, saves=saves, label=title)
     counts = {state: sum(p.state == state for p in pictures) for state in STATES}
     chips = "".join(
         f'<button type="button" class="chip {state}" data-state="{state}" aria-pressed="false">'
-        f"{count} {state}</button>"
+        f"{count} {WORDS.get(state, state)}</button>"
         for state, count in counts.items()
         if count
     )

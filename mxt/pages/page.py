@@ -17,14 +17,16 @@ script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'">
 # Colours by meaning; the picture of a graph uses the same names, and brings them along.
 COLOURS = """\
 :root { --paper: #ffffff; --sheet: #f6f7f9; --ink: #1b1f24; --quiet: #59636e; --line: #d5dae0;
-  --accent: #0b5cad;
+  --accent: #0b5cad; --shade: #1b1f2459;
   --hit: #2f7d4f; --executed: #0b6bcb; --stale: #9a6700; --failed: #c4262e; --skipped: #8250a8;
+  --refused: #a33a7a;
   --waiting: #6e7781; --source: #6e7781; --series-1: #0b6bcb; --series-2: #c2571a; --series-3: #2f7d4f;
   --series-4: #8250a8; --series-5: #6e7781 }
 @media screen and (prefers-color-scheme: dark) { :root { --paper: #14171b; --sheet: #1d2126; --ink: #e6e9ed;
   --quiet: #9aa4af; --line: #363d46; --accent: #6cb2ff; --hit: #5bbf85; --executed: #5aa9ff; --stale: #dba63a;
-  --failed: #ff7b75; --skipped: #c297e8; --waiting: #8b949e; --source: #8b949e; --series-1: #5aa9ff;
-  --series-2: #f0935a; --series-3: #5bbf85; --series-4: #c297e8; --series-5: #9aa4af } }
+  --failed: #ff7b75; --refused: #f08cc4; --skipped: #c297e8; --waiting: #8b949e; --source: #8b949e;
+  --shade: #9aa4af8c; --series-1: #5aa9ff; --series-2: #f0935a; --series-3: #5bbf85;
+  --series-4: #c297e8; --series-5: #9aa4af } }
 """
 
 _STYLE = """\
@@ -44,6 +46,12 @@ pre { background: var(--sheet); padding: .7rem .9rem; border-radius: 6px; overfl
 kbd { border: 1px solid var(--line); border-bottom-width: 2px; border-radius: 4px; padding: 0 .35em }
 .quiet { color: var(--quiet) }
 .scroll { overflow-x: auto; max-width: 100% }
+/* where something is cut off, its edge lies in a shadow: the covers scroll along, the shadows stay */
+.scroll, .picture { background: linear-gradient(90deg, var(--paper) 40%, transparent) left / 3rem 100% local,
+    linear-gradient(270deg, var(--paper) 40%, transparent) right / 3rem 100% local,
+    linear-gradient(90deg, var(--shade), transparent) left / 1rem 100% scroll,
+    linear-gradient(270deg, var(--shade), transparent) right / 1rem 100% scroll;
+  background-repeat: no-repeat }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
 th, td { text-align: left; vertical-align: top; padding: .3rem .9rem .3rem 0;
   border-bottom: 1px solid var(--line) }

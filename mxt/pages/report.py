@@ -28,9 +28,10 @@ STYLE = """\
 .contents a { display: inline-block; padding: .2rem 0 }
 .picture { overflow-x: auto; max-width: 100%; margin: .6rem 0 }
 .picture > svg { max-width: none; display: block }
-.state { display: inline-block; padding: 0 .5em; border-radius: 1em; border: 1px solid currentColor;
+.picture .mxt-picture .ground { fill: none }
+span.state { display: inline-block; padding: 0 .5em; border-radius: 1em; border: 1px solid currentColor;
   font-size: .8rem; white-space: nowrap }
-.state.executed { color: var(--executed) } .state.hit { color: var(--hit) }
+span.state.executed { color: var(--executed) } span.state.hit { color: var(--hit) }
 tr:target { background: var(--sheet) }
 html { scroll-behavior: smooth }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto } }

@@ -137,7 +137,7 @@ def test_what_targets_need(ws: Workspace) -> None:
     data = findings(ws, "//:data")["//:data"]
     assert [row["what"] for row in data] == [
         "1 action: 1 to run, 0 cached",
-        "needs no platform; no toolchain; 0.5 GiB of memory for its largest action",
+        "needs no platform; no toolchain; 512.0 MiB of memory for its largest action",
     ]
     train = findings(ws, "//:train", code=1)["//:train"]
     assert [row["status"] for row in train] == ["ok", "ok", "fail"]

@@ -213,8 +213,10 @@ def test_the_page_by_mouse(chain: Workspace, browser: Browser) -> None:
     after = browser.js("document.querySelector('.view').getAttribute('transform')")
     assert before != after
     assert browser.text("#details h2") == "//:b"
+    # a state's button leaves what is so, and leads to the first of it
     browser.driver.find_element("css selector", "[data-state=source]").click()
     assert browser.js("document.querySelectorAll('.node.bright').length") == 4
+    assert browser.text("#details h2") == "a.in"
     assert browser.console_errors() == []
 
 
@@ -290,3 +292,75 @@ def test_five_hundred_boxes(ws: Workspace, browser: Browser) -> None:
     height = browser.js("document.querySelector('.node.selected .box').getBoundingClientRect().height")
     assert height > 30
     assert browser.console_errors() == []
+
+
+STAGE = """
+from mxt.rule import Attributes, Label, Target, not_yet
+
+VERSION = 1
+
+class Attrs(Attributes):
+    src: Label
+    helper: Label | None = None
+    written: bool = True
+
+def actions(target: Target) -> None:
+    target.action(
+        run=copy,
+        inputs={"src": target.attrs.src},
+        outputs={"out": "out"},
+        accelerants=target.attrs.helper or True,
+        refuse=None if target.attrs.written else not_yet("flying", "walk"),
+    )
+
+def copy(run):
+    run.outputs["out"].write_bytes(run.inputs["src"].read_bytes())
+"""
+
+
+def test_what_cannot_run_and_what_only_saves_time(ws: Workspace, browser: Browser) -> None:
+    ws.write("rules/stage.py", STAGE)
+    ws.write(
+        "MXTBUILD",
+        """
+        stage(name = "helper", src = "in")
+        stage(name = "user", src = "in", helper = ":helper")
+        stage(name = "flight", src = ":user", written = False)
+        bundle(name = "all", deps = [":flight"])
+        """,
+    )
+    ws.write("in", "x")
+    assert ws.run("trust").code == 0
+    assert states(ws, "//:all") == {
+        "in": "source",
+        "//:helper": "waiting",
+        "//:user": "waiting",
+        "//:flight": "refused",
+        "//:all": "refused",
+    }
+    assert (
+        ws.run("graph", "//:all").out == "mxt-out/graph.html: 4 boxes (2 waiting, 2 cannot run), 1 source\n"
+    )
+    browser.open_page(ws.root / "mxt-out/graph.html", fragment="//:user")
+    assert "Is saved time by (1)\n//:helper" in browser.text("#details")
+    assert "Reads (1)\nin" in browser.text("#details")
+    browser.driver.find_element("css selector", "[data-state=refused]").click()
+    assert browser.text("#details h2") == "//:flight"
+    assert browser.text("#details .words") == "cannot run · absent"
+    assert "not implemented yet: flying" in browser.text("#details dl")
+    assert "walk" in browser.text("#details dl")
+    assert browser.console_errors() == []
+    explained = ws.run("explain", "//:all").out
+    assert "//:flight cannot run: not implemented yet: flying\n" in explained
+    assert explained.endswith("2 of 3 actions would run, 1 cannot\n")
+    assert "3 actions: 2 to run, 1 that cannot run, 0 cached" in ws.run("doctor", "//:all").out
+
+
+def test_on_a_phone_what_is_cut_off_shows_that_it_is(chain: Workspace, browser: Browser) -> None:
+    chain.run("graph", "//...")
+    browser.open_page(chain.root / "mxt-out/graph.html", width=390)
+    shadow = "getComputedStyle(document.getElementById('picture')).getPropertyValue('--r')"
+    assert browser.js(shadow) == "14px"
+    assert browser.text("#more") == "drag to see the rest"
+    browser.driver.find_element("id", "fit").click()
+    assert (browser.js(shadow), browser.text("#more")) == ("0px", "")

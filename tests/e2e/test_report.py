@@ -264,6 +264,10 @@ def test_it_reads_well_on_screens_large_and_small(
     )
     light = [sum(map(int, re.findall(r"\d+", colour)[:3])) > 380 for colour in colours]
     assert light == [dark, not dark]
+    # what is wider than a phone scrolls by itself, with a shadow where it is cut off
+    cut = "[...document.querySelectorAll('.scroll, .picture')].filter(e => e.scrollWidth > e.clientWidth)"
+    assert bool(browser.js(f"{cut}.length")) == (width == 390)
+    assert browser.js(f"{cut}.every(e => getComputedStyle(e).backgroundAttachment.includes('local'))")
     # the letters of a chart are as large on a phone
     assert browser.js("getComputedStyle(document.querySelector('.chart text')).fontSize") == "12.5px"
     inside = """[...document.querySelectorAll('.chart text')].every(e => {

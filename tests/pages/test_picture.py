@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mxt.pages.picture import STATES, PictureNode, describe, svg
+from mxt.pages.picture import STATES, WORDS, PictureNode, describe, svg
 from mxt.words import middle_out
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -23,7 +23,7 @@ def test_every_state_is_a_word_and_a_class() -> None:
     for state in STATES:
         (group,) = (g for g in tree.iter(f"{SVG}g") if g.get("class") == f"node {state}")
         said = "".join(group.itertext())
-        assert state in said
+        assert WORDS.get(state, state) in said
 
 
 def test_times_sizes_links_and_edges() -> None:
@@ -34,6 +34,20 @@ def test_times_sizes_links_and_edges() -> None:
     assert ">hit</tspan> · 1:23 min · 4.0 MiB</text>" in text
     assert '<a href="#a">' in text
     assert re.findall('data-e="([^"]*)"', text) == ["1-0"]
+
+
+def test_what_only_saves_time_is_dotted() -> None:
+    text = svg([node("a"), node("b"), node("c")], [("a", "c")], saves=[("b", "c"), ("a", "c")])
+    edges = re.findall(r'<path class="edge([ a-z]*)" data-e="([^"]*)"', text)
+    assert sorted(edges) == [("", "0-2"), (" saves", "1-2")]
+    assert text.count("<title>saves time, changes no byte</title>") == 1
+
+
+def test_a_picture_brings_its_ground_along() -> None:
+    """On a page of any colour; dark letters never lie on a dark page."""
+    text = svg([node("a")], [])
+    assert '<rect class="ground" width="100%" height="100%"/>' in text
+    assert ".ground { fill: var(--paper) }" in text
 
 
 def test_names_are_inert() -> None:
@@ -50,6 +64,7 @@ def test_an_unknown_state_is_refused() -> None:
 
 def test_words() -> None:
     assert describe(node("a", "executed", wall_s=0.04, size=512)) == "executed · 0.04 s · 512 B"
+    assert describe(node("a", "refused", note="unpinned")) == "cannot run · unpinned"
     assert describe(node("a", "source", kind="source file")) == "source file"
     assert middle_out("abcdefghij", 10) == "abcdefghij"
     assert middle_out("abcdefghijk", 10) == "abcd…ghijk"
