@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mxt.rule import Refusal, not_yet
-from rules._revisions import UNPINNED, is_commit
+from rules._revisions import UNPINNED, is_commit, is_pattern
 
 METHODS = ("sft", "cpt")
 FORMS = ("auto", "messages", "prompt_completion", "alpaca", "sharegpt", "text")
@@ -25,6 +25,22 @@ def unpinned(field: str, value: str | None) -> Refusal | None:
     return Refusal(
         "unpinned", f"{field} {what}", "look up its commit and write it into the recipe: mxt pin RECIPE"
     )
+
+
+def patterns(files: Sequence[str]) -> Refusal | None:
+    """A refusal where files of the Hub are given by patterns, which may come to match others."""
+    for name in files:
+        if is_pattern(name):
+            hint = "write the files that it matches into the recipe: mxt pin RECIPE"
+            return Refusal("unpinned", f"data.hub.files has the pattern '{name}'", hint)
+    return None
+
+
+def pictures(stage: str, config: Mapping[str, Any]) -> Refusal | None:
+    """A refusal where the model also reads pictures."""
+    if config["model.kind"] == "text":
+        return None
+    return not_yet(f"{stage} a model that reads pictures", hint="leave model.kind out to take its text alone")
 
 
 def on_gpu(stage: str, config: Mapping[str, Any]) -> Refusal | None:

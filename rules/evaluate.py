@@ -8,7 +8,7 @@ from typing import Any
 
 from mxt.rule import Attributes, Config, Label, Labels, Refusal, Resources, Run, Target, not_yet
 from rules._hub import PASSTHROUGH
-from rules._refusals import on_gpu, unpinned
+from rules._refusals import on_gpu, pictures, unpinned
 
 VERSION = 1
 KEYED = (
@@ -69,7 +69,9 @@ def _refusal(config: Mapping[str, Any]) -> Refusal | None:
     if config["eval.code"] != "refuse":
         return not_yet("tasks that run what the model writes", hint="leave eval.code and such tasks out")
     loose = (unpinned(f"eval.revisions[{name}]", r) for name, r in (config["eval.revisions"] or {}).items())
-    return on_gpu("evaluation", config) or next((r for r in loose if r), None)
+    return (
+        pictures("judging", config) or on_gpu("evaluation", config) or next((r for r in loose if r), None)
+    )
 
 
 def evaluate(run: Run) -> None:

@@ -45,8 +45,10 @@ class Autotune(Section):
         min_length=1,
         description="sequences per forward pass and GPU; each must divide a GPU's share of train.batch_size",
     )
-    collectives: bool = Field(
-        True, description="with several GPUs: measure all-reduce, all-gather and reduce-scatter"
+    collectives: bool | None = Field(
+        None,
+        description="with several GPUs: whether to measure all-reduce, all-gather and reduce-scatter; "
+        "absent: yes",
     )
     steps: Positive | None = Field(
         None,

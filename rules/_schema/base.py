@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from rules._revisions import is_commit
+
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 # YAML has lists only; everything else stays strict, so that "8" is no number and 1 is no boolean
@@ -14,7 +16,7 @@ Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 def _revision(value: str) -> str:
-    if re.fullmatch(r"[0-9a-fA-F]{7,39}", value) or re.fullmatch(r"[0-9A-F]{40}", value):
+    if re.fullmatch(r"[0-9a-fA-F]{7,40}", value) and not is_commit(value):
         raise ValueError(
             f"is '{value}', which is no whole commit\n"
             "give its 40 lower-case hexadecimal characters, or a branch for 'mxt pin' to look up"

@@ -77,6 +77,8 @@ def _training(recipe: Schema, train: Train) -> None:
             f"train.batch_size {train.batch_size} does not divide over {gpus} GPUs\n"
             f"it counts the sequences of all of them: take {f'{below} or ' if below else ''}{above}"
         )
+    if gpus == 1 and recipe.autotune.collectives is not None:
+        raise ValueError("autotune.collectives has no effect on one device\nleave it out")
     share = train.batch_size // gpus
     for size in recipe.autotune.micro_batch:
         if share % size:

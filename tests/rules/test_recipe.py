@@ -25,6 +25,7 @@ MACRO = {
     "data.files": 'data["files"]',
     "data.chat_template": 'data["chat_template"]',
     "eval.files": 'eval_cfg["files"]',
+    "publish.card": 'cfg["publish"]["card"]',
 }
 
 
@@ -79,46 +80,77 @@ def test_a_whole_recipe_is_taken_and_fully_defaulted() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("autotune.policy", "runtime", "policy is 'runtime', must be 'aot_only'"),
-        ("autotune.micro_batch", [3], "micro_batch 3 does not divide train.batch_size 4"),
-        ("autotune", ..., "'train' needs an 'autotune' section"),
-        ("data", ..., "'train' needs a 'data' section"),
-        ("train.lora.r", 65, "train.lora.r 65 is larger than the model's narrowest layer (64)"),
-        ("train.max_steps", 3, "exactly one of 'epochs' and 'max_steps'"),
-        ("train.epochs", ..., "exactly one of 'epochs' and 'max_steps'"),
+        ("autotune.policy", "runtime", "is 'runtime', and there is only 'aot_only'"),
+        ("autotune.collectives", True, "autotune.collectives has no effect on one device"),
+        ("autotune.micro_batch", [3], "micro_batch 3 does not divide train.batch_size 4\nthese do: 1, 2, 4"),
+        ("autotune", ..., "train needs an 'autotune' section"),
+        ("data", ..., "train needs a 'data' section"),
+        (
+            "train.lora.r",
+            65,
+            "train.lora.r 65 is more than 64, as wide as q_proj is in the model of model.init",
+        ),
+        ("train.max_steps", 3, "epochs and 'max_steps' are both given"),
+        ("train.epochs", ..., "epochs (or 'max_steps') is missing"),
         ("train.lr", "1e-4", "train.lr: Input should be a valid number"),
         ("train.lr", True, "train.lr: Input should be a valid number"),
         ("train.lr", float("nan"), "train.lr: "),
         ("train.batch_size", 0, "greater than 0"),
         ("train.lerning_rate", 1, "train.lerning_rate: Extra inputs"),
-        ("model.path", "m", "exactly one of 'init', 'hub' and 'path' (given: init and path)"),
-        ("model", {}, "exactly one of 'init', 'hub' and 'path' (given: none of them)"),
-        ("model", {"path": "m", "pretrain": {"steps": 1}}, "'pretrain' trains a new model"),
+        ("train.dpo", {}, "dpo has no effect with method 'sft'"),
+        ("train.method", "grpo", "method 'grpo' needs the section 'train.grpo'"),
+        ("train.decay_ratio", 0.1, "decay_ratio has no effect with scheduler 'cosine'"),
+        ("train.parallel", "fsdp", "train.parallel is 'fsdp', and there is one device"),
+        ("model.path", "m", "init and 'path' are both given"),
+        ("model", {}, "hub (or 'init' or 'path') is missing"),
+        ("model", {"path": "m", "pretrain": {"steps": 1}}, "pretrain trains a new model"),
+        ("model", {"hub": {"repo": "a/b", "revision": "a b"}}, "is 'a b', which is no name of a commit"),
         (
             "model",
-            {"hub": {"repo": "a/b", "revision": "main"}},
-            "hub.revision: Value error, 'main' is no commit",
+            {"hub": {"repo": "a/b", "revision": "01234567"}},
+            "is '01234567', which is no whole commit",
         ),
         ("model", {"hub": {"repo": "../b/c", "revision": COMMIT}}, "model.hub.repo: String should match"),
+        ("model.kind", "vision_language", "model.kind is 'vision_language', and train.method 'sft'"),
+        ("model.trust_remote_code", COMMIT, "must be the digest of the code that it trusts"),
+        ("model.trust_remote_code", "unpinned", "has no effect on a model that is made here"),
+        ("model.init.experts", {"count": 2, "per_token": 3, "intermediate_size": 8}, "more than there are"),
         ("model.pretrain.length", 1000, "pretrain.length 1000 is longer"),
         ("model.init.head_dim", 31, "head_dim 31 must be even"),
         ("model.init.num_key_value_heads", 3, "4 is not a multiple of num_key_value_heads 3"),
-        ("data.pack.max_length", 513, "max_length 513 is longer than"),
-        ("data.hub", {"repo": "a/b", "revision": COMMIT, "files": ["x"]}, "one of 'files' and 'hub'"),
-        ("data.files", ..., "exactly one of 'files' and 'hub'"),
+        ("data.pack.max_length", 513, "data.pack.max_length 513 is longer than the model of model.init can"),
+        ("data.pack.strategy", "wrapped", "'wrapped' would cut documents anywhere"),
+        ("data.pack.overlong", "split", "data.pack.overlong 'split' would tear conversations apart"),
+        ("data.hub", {"repo": "a/b", "revision": COMMIT, "files": ["x"]}, "files and 'hub' are both given"),
+        ("data.files", ..., "files (or 'hub') is missing"),
         ("data.files", "a.jsonl", "data.files: "),
+        ("data.format", "preference", "data.format is 'preference', and train.method 'sft' reads 'auto' or"),
         ("eval.gate.task", "arc", "gate.task 'arc' is none of the tasks: talo, mmlu"),
         ("eval.gate.min_rows", 20, "greater than or equal to 200"),
         ("eval.limit", 100, "limit 100 leaves fewer rows than gate.min_rows 200"),
-        ("eval.tasks", ["talo", "x/talo.yaml"], "task 'talo' is given twice"),
-        ("train", ..., "'autotune' plans a training"),
-        ("eval.revisions", ..., "task 'mmlu' reads a dataset of the Hub, which may change: pin it"),
-        ("eval.revisions", {"cais/mmlu": "main"}, "'main' is no commit"),
-        ("quantize.calibration_rows", 8, "'calibration_rows' has no effect on ptpc_fp8"),
+        ("eval.tasks", ["talo.yaml", "x/talo.yaml"], "tasks name 'talo' twice"),
+        ("eval.tasks", ["mmul"], "names 'mmul', and lm-eval 0.4.13 has no such task, did you mean 'mmlu'?"),
+        ("train", ..., "autotune plans a training"),
+        ("eval.revisions", ..., "tasks: 'mmlu' reads a dataset of the Hub, which may change"),
+        ("eval.revisions", {"cais/mmlu": "0123456"}, "is '0123456', which is no whole commit"),
+        ("quantize.calibration_rows", 8, "calibration_rows has no effect on ptpc_fp8"),
+        ("serve", {"max_length": 1024}, "serve.max_length 1024 is longer than the model of model.init can"),
+        ("publish", {}, "hub (or 'ipfs: true') is missing"),
+        ("hardware", {"platform": "mi300x", "gpus": 2}, "gpus is 2, on the mi300x it must be 1 or 8"),
+        ("hardware", {"platform": "abacus"}, "platform 'abacus' names no known device"),
+        ("hardware", {"gpus": 1}, "gpus is 1, on the cpu it must be 0, as it has none"),
+        ("hardware", {"env": {"A": "1"}}, "hardware.cpu.env: Dictionary should have at most 0 items"),
     ],
 )
 def test_what_does_not_fit_is_refused(path: str, value: Any, said: str) -> None:
     assert said in refusal(changed(path, value))
+
+
+@pytest.mark.parametrize(("given", "kept"), [(False, "none"), ("bfd", "bfd"), ("none", "none")])
+def test_packing_is_named_or_switched_off(given: object, kept: str) -> None:
+    data = Schema.model_validate(changed("data.pack.strategy", given)).data
+    assert data
+    assert data.pack.strategy == kept
 
 
 def test_hub_data_has_no_rows_per_shard() -> None:
@@ -128,14 +160,21 @@ def test_hub_data_has_no_rows_per_shard() -> None:
 
 
 def sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel], str]]:
-    """Every leaf as (dotted name, its section, its own name)."""
+    """Every leaf as (dotted name, its section, its own name); of alternative shapes those of each."""
     for name, field in model.model_fields.items():
-        for kind in (field.annotation, *typing.get_args(field.annotation)):
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from sections(kind, f"{prefix}{name}.")
-                break
-        else:
+        inner = list(models_in(field.annotation))
+        for kind in inner:
+            yield from sections(kind, f"{prefix}{name}.")
+        if not inner:
             yield f"{prefix}{name}", model, name
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif typing.get_origin(annotation) is not dict:
+        for part in typing.get_args(annotation):
+            yield from models_in(part)
 
 
 LEAVES = list(sections(Schema))
@@ -153,7 +192,9 @@ def test_each_field_is_read_and_only_what_exists_is_declared() -> None:
     assert not declared & set(MACRO)
 
 
-@pytest.mark.parametrize(("leaf", "section", "name"), LEAVES, ids=[leaf for leaf, _, _ in LEAVES])
+@pytest.mark.parametrize(
+    ("leaf", "section", "name"), LEAVES, ids=[f"{leaf}-{s.__name__}" for leaf, s, _ in LEAVES]
+)
 def test_each_field_is_described_and_its_section_is_closed(
     leaf: str, section: type[BaseModel], name: str
 ) -> None:
