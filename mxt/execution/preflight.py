@@ -103,7 +103,12 @@ def machine_lacks(root: Path, graph: ActionGraph) -> Iterator[Lack]:
             gpus[action.gpus].append(identity)
         if action.memory_mb > megabytes:
             memory[action.memory_mb].append(identity)
-    for refusal, actions in refused.items():
+    # first what was asked for itself; then what nobody can change, before what a command mends
+    asked = set(graph.requested)
+    order = sorted(
+        refused.items(), key=lambda r: (not asked & {a.label for a in r[1]}, r[0].word != "absent")
+    )
+    for refusal, actions in order:
         yield Lack("refused", RefusedError(refusal.message, hint=refusal.hint), tuple(actions))
     for digest, actions in platforms.items():
         try:
