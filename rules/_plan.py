@@ -27,6 +27,8 @@ SIZES = (
     "vocab_size",
     "tie_word_embeddings",
 )
+# of a mixture of experts; how many there are has another name in what transformers 5 writes than before it
+EXPERT_SIZES = ("num_local_experts", "num_experts", "num_experts_per_tok", "moe_intermediate_size")
 
 
 def shape_of(model_config: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def shape_of(model_config: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict
     """
     targets = recipe["train.lora.targets"]
     return {
-        "model": {name: model_config.get(name) for name in SIZES},
+        "model": {name: model_config.get(name) for name in SIZES} | experts_of(model_config),
         "max_length": recipe["data.pack.max_length"],
         "batch_size": recipe["train.batch_size"],
         "dtype": recipe["train.dtype"],
@@ -46,6 +48,11 @@ def shape_of(model_config: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict
         if recipe["train.lora.r"] is None
         else {"r": recipe["train.lora.r"], "targets": sorted(targets)},
     }
+
+
+def experts_of(model_config: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of a mixture of experts; nothing of another model."""
+    return {n: model_config[n] for n in EXPERT_SIZES if model_config.get(n) is not None}
 
 
 def read_model_config(path: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trl import SFTTrainer
 
 STATE = "mxt_state.json"
+DECAY_RATIO = 0.1  # of all steps, where scheduler wsd is not told any
 
 
 class Journal:
@@ -96,8 +97,7 @@ def trainer_settings(run: Run, plan: Mapping[str, Any], rows: int) -> dict[str, 
         "per_device_train_batch_size": plan["micro_batch"],
         "gradient_accumulation_steps": plan["gradient_accumulation"],
         "learning_rate": recipe["train.lr"],
-        "lr_scheduler_type": recipe["train.scheduler"] if steps_left(recipe, steps) else "constant",
-        "warmup_steps": math.ceil(recipe["train.warmup_ratio"] * steps),
+        **schedule(recipe, steps),
         "optim": {"adamw": "adamw_torch"}[recipe["train.optimizer"]],
         "adam_beta1": recipe["train.betas"][0],
         "adam_beta2": recipe["train.betas"][1],
@@ -126,9 +126,26 @@ def trainer_settings(run: Run, plan: Mapping[str, Any], rows: int) -> dict[str, 
     }
 
 
-def steps_left(recipe: Mapping[str, Any], steps: int) -> bool:
-    """Whether any step remains after warm-up; without one a decaying schedule would divide by zero."""
-    return bool(math.ceil(recipe["train.warmup_ratio"] * steps) < steps)
+def schedule(recipe: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    """What SFTConfig is told of the learning rate. steps: optimizer steps in all.
+
+    wsd: linear warm-up, the peak, and for decay_ratio of the steps a straight line that would be at zero
+    one step after the last. No step after warm-up: constant, as a decay would divide by zero.
+    """
+    name, warmup = recipe["train.scheduler"], math.ceil(recipe["train.warmup_ratio"] * steps)
+    if warmup >= steps:
+        return {"lr_scheduler_type": "constant", "warmup_steps": warmup}
+    if name != "wsd":
+        return {"lr_scheduler_type": name, "warmup_steps": warmup}
+    ratio = DECAY_RATIO if recipe["train.decay_ratio"] is None else recipe["train.decay_ratio"]
+    # rounded up as warm-up is, so together they may come to a step too many
+    decay = min(math.ceil(ratio * steps), steps - warmup)
+    how = {"num_decay_steps": decay, "decay_type": "linear", "min_lr_ratio": 0.0}
+    return {
+        "lr_scheduler_type": "warmup_stable_decay",
+        "lr_scheduler_kwargs": how,
+        "warmup_steps": warmup,
+    }
 
 
 def lora_config(recipe: Mapping[str, Any], model: Any) -> Any:
@@ -143,20 +160,39 @@ def lora_config(recipe: Mapping[str, Any], model: Any) -> Any:
     targets = list(recipe["train.lora.targets"])
     linear = {n.rpartition(".")[2] for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
     linear.discard("lm_head")
-    missing = [t for t in targets if t not in linear]
+    fused = fused_experts(model)
+    missing = [t for t in targets if t not in linear | fused]
     if missing:
+        experts = f"; its experts, all of a layer in one: {', '.join(sorted(fused))}" if fused else ""
         raise StageError(
             f"model has no linear layer '{missing[0]}' (train.lora.targets)"
-            f"{did_you_mean(missing[0], linear)}",
-            hint=f"it has {', '.join(sorted(linear))}",
+            f"{did_you_mean(missing[0], linear | fused)}",
+            hint=f"it has {', '.join(sorted(linear))}{experts}",
+        )
+    experts_too = sorted(fused.intersection(targets))
+    if experts_too and recipe["train.lora.dropout"]:
+        raise StageError(
+            f"train.lora.dropout cannot be applied to experts ('{experts_too[0]}' in train.lora.targets)",
+            hint="leave train.lora.dropout out, or name linear layers only",
         )
     return LoraConfig(
         r=recipe["train.lora.r"],
         lora_alpha=recipe["train.lora.alpha"],
         lora_dropout=recipe["train.lora.dropout"],
-        target_modules=targets,
+        target_modules=[t for t in targets if t in linear],
+        target_parameters=[f"experts.{name}" for name in experts_too] or None,
         task_type="CAUSAL_LM",
     )
+
+
+def fused_experts(model: Any) -> set[str]:
+    """What a mixture of experts holds in place of linear layers: the weights of all experts of a layer in one
+    parameter of three dimensions; the last parts of their names, such as gate_up_proj and down_proj.
+
+    An adapter on one of them is an adapter on each expert.
+    """
+    names = (n.split(".") for n, p in model.named_parameters() if p.ndim == 3)
+    return {parts[-1] for parts in names if "experts" in parts[:-1]}
 
 
 def make_trainer(

@@ -1,4 +1,4 @@
-"""Makes a new Qwen3 with random weights, and a tokenizer trained on the corpus.
+"""Makes a new Qwen3 or Qwen3-MoE with random weights, and a tokenizer trained on the corpus.
 
 The same bytes in every process: weights depend on meta.seed and the sizes, the tokenizer on the corpus.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mxt.rule import Attributes, Config, Labels, Resources, Run, not_yet
+from mxt.rule import Attributes, Config, Labels, Resources, Run
 
 if TYPE_CHECKING:
     from mxt.graph.target import Target
@@ -62,7 +62,6 @@ def actions(target: Target) -> None:
         inputs={"corpus": list(target.attrs.corpus)},
         outputs={"model": "model/"},
         resources=Resources(cpus=1, memory_mb=1500),
-        refuse=not_yet("a new mixture of experts") if target.config["model.init.experts.count"] else None,
     )
 
 
@@ -72,23 +71,15 @@ def init_model(run: Run) -> None:
 
     prepare(run, deterministic=True)
     import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers import AutoModelForCausalLM
 
     names = [k for k in run.config if k.startswith("model.init.") and ".experts." not in k]
     size = {k.removeprefix("model.init."): run.config[k] for k in names}
     run.report(note="training the tokenizer")
     tokenizer = train_tokenizer(run, size["vocab_size"], size["max_position_embeddings"])
-    theta = size.pop("rope_theta")
-    config = Qwen3Config(
-        **size,
-        rope_parameters={"rope_type": "default", "rope_theta": theta},
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
     run.report(note="drawing the weights")
     torch.manual_seed(run.config["meta.seed"])
-    model = Qwen3ForCausalLM(config)
+    model = AutoModelForCausalLM.from_config(configuration(run, size, tokenizer))
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     folder: Path = run.outputs["model"]
@@ -103,8 +94,34 @@ def init_model(run: Run) -> None:
         ("vocabulary", size["vocab_size"]),
         ("layers", size["num_hidden_layers"]),
         ("hidden size", size["hidden_size"]),
+        ("experts a layer", run.config["model.init.experts.count"]),
+        ("of these for each token", run.config["model.init.experts.per_token"]),
     )
     facts(run, "Model", "A new model", shown)
+
+
+def configuration(run: Run, size: dict[str, Any], tokenizer: Any) -> Any:
+    """Of a Qwen3, or of a Qwen3-MoE where the recipe has experts: then every layer is a mixture."""
+    from transformers import Qwen3Config, Qwen3MoeConfig
+
+    common = {
+        **size,
+        "rope_parameters": {"rope_type": "default", "rope_theta": size["rope_theta"]},
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    del common["rope_theta"]
+    count = run.config["model.init.experts.count"]
+    if count is None:
+        return Qwen3Config(**common)
+    return Qwen3MoeConfig(
+        **common,
+        num_experts=count,
+        num_experts_per_tok=run.config["model.init.experts.per_token"],
+        moe_intermediate_size=run.config["model.init.experts.intermediate_size"],
+        norm_topk_prob=True,  # as the published Qwen3-MoE models
+    )
 
 
 def train_tokenizer(run: Run, vocab_size: int, max_length: int) -> Any:

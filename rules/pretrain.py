@@ -31,6 +31,10 @@ UNKEYED = ("model.pretrain.checkpoint_steps",)
 BETAS = (0.9, 0.95)
 MAX_GRAD_NORM = 1.0
 FINAL_LR = 0.05  # of the peak, where the cosine ends
+# Of a mixture of experts: how much it costs to send tokens to few of the experts. Without it a new router
+# settles on some and the others learn nothing. Fine-tuning (rules/train.py) leaves it out, as Qwen3-MoE's own
+# configuration does: the experts are divided up by then.
+BALANCE = 0.01
 
 
 class Attrs(Attributes):
@@ -74,6 +78,7 @@ def pretrain(run: Run) -> None:
         )
     torch.manual_seed(want["meta.seed"])
     model.train()
+    experts = getattr(model.config, "num_experts", None)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=want["lr"], betas=BETAS, weight_decay=want["weight_decay"]
     )
@@ -95,6 +100,7 @@ def pretrain(run: Run) -> None:
         torch.save(state, folder / "state.pt")
 
     offsets = torch.arange(length)
+    load: list[float] = []
     started = time.monotonic()
     with (run.evidence / "metrics.jsonl").open("w", encoding="utf-8") as metrics:
         metrics.writelines(lines)
@@ -105,8 +111,14 @@ def pretrain(run: Run) -> None:
             generator = torch.Generator().manual_seed(want["meta.seed"] * 1_000_003 + step)
             starts = torch.randint(0, len(tokens) - length, (batch_size, 1), generator=generator)
             rows = tokens[starts + offsets]
-            loss = model(input_ids=rows, labels=rows, use_cache=False).loss
-            loss.backward()
+            if experts:
+                out = model(input_ids=rows, use_cache=False, output_router_logits=True)
+                loss = model.loss_function(out.logits, rows, model.config.vocab_size)
+                (loss + BALANCE * out.aux_loss).backward()
+                load = expert_load(out.router_logits, model.config.num_experts_per_tok)
+            else:
+                loss = model(input_ids=rows, labels=rows, use_cache=False).loss
+                loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -132,6 +144,7 @@ def pretrain(run: Run) -> None:
         ("steps", steps),
         ("tokens seen", steps * batch_size * length),
         ("tokens in the corpus", len(tokens)),
+        *load_facts(load),
     )
     facts(run, "Pre-training", "What pre-training came to", sums)
     write_model(model.eval(), run.inputs["model"], run.outputs["model"])
@@ -150,6 +163,26 @@ def read_tokens(run: Run, tokenizer: Any) -> Any:
         ids += encoded
         ids.append(end)
     return torch.tensor(ids, dtype=torch.long)
+
+
+def expert_load(router_logits: Any, per_token: int) -> list[float]:
+    """The part of a batch's tokens that each expert of each layer took, by an even share: 1 is even."""
+    import torch
+
+    found = []
+    for logits in router_logits:
+        count = logits.shape[-1]
+        taken = torch.bincount(logits.topk(per_token).indices.reshape(-1), minlength=count)
+        found += (taken * count / taken.sum()).tolist()
+    return found
+
+
+def load_facts(load: list[float]) -> tuple[tuple[str, str], ...]:
+    """How evenly the last batch was spread over the experts; nothing for a model without any."""
+    if not load:
+        return ()
+    shown = (("busiest", max(load)), ("idlest", min(load)))
+    return tuple((f"{name} expert at the end, of an even share", f"{value:.0%}") for name, value in shown)
 
 
 def learning_rate(step: int, steps: int, warmup: int, peak: float) -> float:

@@ -6,8 +6,15 @@ Talo has one word for each English word and puts adjectives behind nouns: "the r
 is "FOX RED SEES OWL SMALL"; it is written without capitals. A base model learns both languages, and
 how they belong together, from the corpus. The training rows teach it to answer "Say in Talo: ...".
 The held-out questions use pairs of adjective and noun that occur together in no training row and no
-translation in the corpus, so no answer can be remembered: it has to be put together. All text is
-made here and given to the public domain (CC0 1.0).
+translation in the corpus, so no answer can be remembered: it has to be put together.
+
+tiny_cpt reads Old Talo, of which the corpus holds nothing: the same words, and behind each adjective and each
+verb a small word that agrees with the noun that it belongs to. Which noun takes which has to be learned by
+heart. Its training rows are plain stories, some longer than a training sequence. A held-out question
+is a story's first sentence and four ways to go on, of which one agrees throughout; again its pairs of words
+stand together in no training row.
+
+All text is made here and given to the public domain (CC0 1.0).
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ DOCUMENTS = 3600
 SENTENCE_ROWS = 1200
 SHARDS = 3
 QUESTIONS = 240
+STORIES = 400
 
 NOUNS = [
     "fox",
@@ -58,6 +66,9 @@ WORDS = (
     "{t} means {e}.",
     "<|im_start|>user\nSay in Talo: {e}.<|im_end|>\n<|im_start|>assistant\n{t}.<|im_end|>",
 )
+
+
+AGREEING = ("bo", "ke", "lu")  # Old Talo's small words
 
 
 class Sentence(NamedTuple):
@@ -158,6 +169,41 @@ def question(unseen: list[tuple[str, str]], words: dict[str, str], rng: random.R
     }
 
 
+def old_talo(
+    seen: list[tuple[str, str]], unseen: list[tuple[str, str]], words: dict[str, str], rng: random.Random
+) -> dict[str, str]:
+    """Stories from seen pairs of words, questions from unseen ones."""
+    kind = {noun: AGREEING[i % 3] for i, noun in enumerate(rng.sample(NOUNS, len(NOUNS)))}
+
+    def tell(s: Sentence, wrong: dict[int, str] | None = None) -> str:
+        """wrong: a small word that does not agree, at place 0, 1 or 2."""
+        subject, other = kind[s.noun], kind[s.object_noun]
+        small = [(wrong or {}).get(i, right) for i, right in enumerate((subject, subject, other))]
+        noun, adjective, verb, object_noun, object_adjective = talo(s, words).split()
+        return f"{noun} {adjective} {small[0]} {verb} {small[1]} {object_noun} {object_adjective} {small[2]}."
+
+    def asked() -> dict[str, Any]:
+        first, s = sentence(unseen, rng), sentence(unseen, rng)
+        i, j = rng.sample(range(3), 2)
+        right = (kind[s.noun], kind[s.noun], kind[s.object_noun])
+        x, y = (rng.choice([a for a in AGREEING if a != right[k]]) for k in (i, j))
+        variants: tuple[dict[int, str], ...] = ({}, {i: x}, {j: y}, {i: x, j: y})
+        choices = [tell(s, v) for v in variants]
+        rng.shuffle(choices)
+        return {"text": tell(first), "choices": choices, "label": choices.index(tell(s))}
+
+    lengths = (2, 4, 6, 8, 12, 24)
+    stories = [
+        {"text": " ".join(tell(sentence(seen, rng)) for _ in range(rng.choice(lengths)))}
+        for _ in range(STORIES)
+    ]
+    questions: dict[str, dict[str, Any]] = {}
+    while len(questions) < QUESTIONS:
+        q = asked()
+        questions[str(q["text"])] = q
+    return {"old-talo-text.jsonl": _lines(stories), "old_talo.jsonl": _lines(list(questions.values()))}
+
+
 def make() -> dict[str, str]:
     """All files by name. The same on every machine."""
     rng = random.Random(2048)
@@ -184,6 +230,7 @@ def make() -> dict[str, str]:
             documents.append(text)
 
     files = {"corpus.txt": "\n\n".join(documents) + "\n", "talo.jsonl": _lines(list(questions.values()))}
+    files |= old_talo(seen, unseen, words, random.Random(2049))
     for i in range(SHARDS):
         files[f"train-{i:02d}.jsonl"] = _lines(rows[len(rows) * i // SHARDS : len(rows) * (i + 1) // SHARDS])
     return files

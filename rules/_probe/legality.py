@@ -38,13 +38,18 @@ def memory_needed(candidate: Candidate, shape: Mapping[str, Any]) -> int:
     size = {"float32": 4, "bfloat16": 2}[shape["dtype"]]
     hidden, layers, heads = model["hidden_size"], model["num_hidden_layers"], model["num_attention_heads"]
     inner, vocab = model["intermediate_size"] or 4 * hidden, model["vocab_size"]
+    experts = model.get("num_local_experts") or model.get("num_experts") or 0
+    held = inner  # width of the feed-forward part that lies in memory; of experts only some see a token
+    if experts:
+        inner = model["num_experts_per_tok"] * model["moe_intermediate_size"]
+        held = experts * model["moe_intermediate_size"]
     head = model["head_dim"] or hidden // heads
     key_value = model["num_key_value_heads"] or heads
     length = shape["max_length"]
-    layer_weights = hidden * head * (2 * heads + 2 * key_value) + 3 * hidden * inner
+    layer_weights = hidden * head * (2 * heads + 2 * key_value) + 3 * hidden * held + hidden * experts
     weights = layers * layer_weights + vocab * hidden * (1 if model["tie_word_embeddings"] else 2)
     lora = shape["lora"]
-    trained = weights if lora is None else layers * lora["r"] * len(lora["targets"]) * (hidden + inner)
+    trained = weights if lora is None else layers * lora["r"] * len(lora["targets"]) * (hidden + held)
     tokens = candidate.micro_batch * length
     activations = tokens * layers * (SAVED_VECTORS * hidden + 4 * inner) * size
     if candidate.attention == "eager":  # scores and their softmax, kept for the backward pass

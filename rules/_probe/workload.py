@@ -19,7 +19,7 @@ class Workload:
         import torch
         from transformers import AutoConfig, AutoModelForCausalLM
 
-        from rules._training import lora_config
+        from rules._training import fused_experts, lora_config
 
         values = dict(model_config)
         layers = values["num_hidden_layers"]
@@ -36,6 +36,7 @@ class Workload:
         model = AutoModelForCausalLM.from_config(
             config, dtype=getattr(torch, self.dtype), attn_implementation="eager"
         )
+        self.experts = bool(fused_experts(model))
         peft = lora_config({**recipe, "train.lora.alpha": 1, "train.lora.dropout": 0.0}, model)
         if peft is not None:
             from peft import get_peft_model
@@ -58,9 +59,19 @@ class Workload:
 
     def select(self, attention: str) -> str:
         """Make the model use an attention implementation; returns the one that it then uses."""
-        base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        base = without_adapters(self.model)
         base.set_attn_implementation(attention)
         return str(base.config._attn_implementation)
+
+    def plain_experts(self, model: Any) -> None:
+        """Let a copy of the model compute its experts one by one: products of groups have no double form."""
+        if self.experts:
+            without_adapters(model).set_experts_implementation("eager")
+
+
+def without_adapters(model: Any) -> Any:
+    """The model itself, within PEFT's or not."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def random_rows(count: int, length: int, vocab: int, seed: int) -> list[dict[str, Any]]:
