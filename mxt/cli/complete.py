@@ -35,7 +35,7 @@ def complete(words: Sequence[str]) -> int:
 
 def candidates(words: Sequence[str]) -> list[str]:
     """What may stand in the place of the last word."""
-    from mxt.cli.main import VERBS
+    from mxt.cli.verbs import VERBS
 
     current = words[-1]
     if len(words) == 1:

@@ -6,42 +6,19 @@ import os
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from mxt.graph.kept_graph import DamagedGraph, KeptGraph, keepable
+from mxt.graph.kept_graph import DamagedGraph, KeptGraph
 from mxt.graph.snapshot import Look, drop, mend
 
 if TYPE_CHECKING:
     from mxt.cli.session import Session
     from mxt.cli.shortcut import Shortcut
-    from mxt.execution.build import Built
-    from mxt.graph.graph import ActionGraph
-
-
-def keep_graph(snapshot: str, graph: ActionGraph, built: Built) -> str:
-    """Keep a build's graph beside its snapshot; the file's name, or "" where none of it could be used."""
-    from mxt.cli.build import result_places
-
-    if not keepable(graph):
-        return ""
-    folder, name = os.path.split(snapshot)
-    name = f"{name}.{os.urandom(4).hex()}.graph"
-    kept = KeptGraph(f"{folder}/{name}")
-    try:
-        os.makedirs(folder, exist_ok=True)
-        keys = {identity: found.key.digest for identity, found in built.results.items()}
-        kept.write(graph, keys, result_places(graph))
-    except (OSError, DamagedGraph):
-        drop(f"{folder}/{name}")
-        return ""
-    finally:
-        kept.close()
-    return name
 
 
 def rebuild(session: Session, shortcut: Shortcut, look: Look, args: Namespace, began: float) -> int | None:
     """Build what changed sources concern; None, with nothing done, where the whole way must be gone."""
     if look.elsewhere or not look.graph:
         return None
-    from mxt.cli.build import execute, report
+    from mxt.cli.execute import execute, report
     from mxt.cli.shortcut import shown_results
     from mxt.execution.build import Forgotten
 

@@ -7,7 +7,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 
-from mxt.cli.build import execute, report
+from mxt.cli.execute import execute, report
 from mxt.cli.options import add_building, add_workspace
 from mxt.errors import EXIT_OK, GraphError
 

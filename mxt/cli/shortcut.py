@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mxt.cli.glance import looks, request_text
 from mxt.cli.session import Session
-from mxt.graph.snapshot import UNSURE, Look, Snapshot, engine_identity, listing, look, place, write
+from mxt.graph.snapshot import UNSURE, Look, Snapshot, drop, engine_identity, listing, look, place, write
 from mxt.loading.reads import Stat, stat_of
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ class Shortcut:
 
     def remember(self, graph: ActionGraph, built: Built) -> None:
         """After a build without errors that went the whole way."""
-        from mxt.cli.rebuild import keep_graph
-
         left = left_behind(self._session, graph, built)
         kept = keep_graph(self.file, graph, built)
         snapshot = Snapshot(
@@ -63,6 +61,28 @@ class Shortcut:
             for other in os.listdir(folder):
                 if other.startswith(f"{name}.") and ".graph" in other and other != kept:
                     os.unlink(f"{folder}/{other}")
+
+
+def keep_graph(snapshot: str, graph: ActionGraph, built: Built) -> str:
+    """Keep a build's graph beside its snapshot; the file's name, or "" where none of it could be used."""
+    from mxt.cli.execute import result_places
+    from mxt.graph.kept_graph import DamagedGraph, KeptGraph, keepable
+
+    if not keepable(graph):
+        return ""
+    folder, name = os.path.split(snapshot)
+    name = f"{name}.{os.urandom(4).hex()}.graph"
+    kept = KeptGraph(f"{folder}/{name}")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        keys = {identity: found.key.digest for identity, found in built.results.items()}
+        kept.write(graph, keys, result_places(graph))
+    except (OSError, DamagedGraph):
+        drop(f"{folder}/{name}")
+        return ""
+    finally:
+        kept.close()
+    return name
 
 
 @dataclass

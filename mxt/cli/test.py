@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mxt.cli.build import execute, report
+from mxt.cli.execute import execute, report
 from mxt.cli.options import add_building, add_labels, add_watch, add_workspace
 from mxt.cli.terminal import paint
-from mxt.errors import EXIT_BUILD, EXIT_OK, EXIT_TESTS, ActionError, GraphError
+from mxt.cli.verdict import verdict
+from mxt.errors import EXIT_BUILD, EXIT_OK, EXIT_TESTS, GraphError
 from mxt.words import plural
 
 if TYPE_CHECKING:
     from mxt.cli.session import Session
     from mxt.cli.watch import Seen
-    from mxt.execution.build import Built
-    from mxt.graph.graph import ActionGraph
 
 EXAMPLES = """
 examples:
@@ -92,23 +90,3 @@ def find_tests(session: Session, labels: list[str]) -> list[str]:
             hint="a test is a target of a rule with TEST = True, such as gate",
         )
     return found
-
-
-def verdict(session: Session, graph: ActionGraph, built: Built, label: str) -> dict[str, Any] | None:
-    """What a test's output "verdict" says; None where it was not built."""
-    for identity in graph.targets[label].actions:
-        found = built.results.get(identity)
-        if found is None or found.realisation is None or "verdict" not in found.realisation.outputs:
-            continue
-        try:
-            data = json.loads(session.store.cas.read(found.realisation.outputs["verdict"].digest))
-        except ValueError:
-            data = None
-        if not isinstance(data, dict) or not isinstance(data.get("passed"), bool):
-            raise ActionError(
-                "the verdict is not JSON with a boolean 'passed'",
-                where=label,
-                hint='a test writes {"passed": true, "summary": "..."} to its output "verdict"',
-            )
-        return data
-    return None

@@ -12,7 +12,7 @@ import termios
 
 import pytest
 
-from mxt.cli.main import VERBS
+from mxt.cli.verbs import VERBS
 from tests.e2e.conftest import Workspace, digits_away
 
 LONG = "a_rather_long_name_for_a_target_" * 2

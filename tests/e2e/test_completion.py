@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from mxt.cli.complete import LABEL_VERBS, _parser, _values
-from mxt.cli.main import VERBS
+from mxt.cli.verbs import VERBS
 from tests.e2e.conftest import Workspace
 
 RULE = 'genrule(name = "{0}", outs = ["{0}.txt"], cmd = "echo > $@")\n'

@@ -11,7 +11,7 @@ from importlib import import_module
 
 import pytest
 
-from mxt.cli.main import VERBS
+from mxt.cli.verbs import VERBS
 from tests.e2e.conftest import Workspace
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from mxt import errors
-from mxt.cli.main import VERBS
+from mxt.cli.verbs import VERBS
 from reference.markdown import block, code, document, head, sentence, table
 
 INTRO = """
