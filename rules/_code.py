@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from mxt.rule import Refusal, StageError
-from rules._revisions import UNPINNED
+from rules._revisions import IGNORE, UNPINNED
 
-IGNORE = "ignore"
 # where a model may name classes of its own
 CONFIGS = ("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
 FIELD = "model.trust_remote_code"
 HINT = (
-    f"where transformers has this model's class itself, {FIELD}: {IGNORE} leaves the code out; else set "
-    f"{FIELD}: {UNPINNED} and run 'mxt pin RECIPE', which shows the code and how to trust it"
+    f"set {FIELD}: {UNPINNED} and run 'mxt pin RECIPE', which shows the code and how to trust it; or, if "
+    f"transformers has this model's class itself, {FIELD}: {IGNORE}"
 )
 
 
@@ -123,6 +122,23 @@ def may_run(folder: Path, trusted: str | None, model: str = "") -> bool:
             excerpt=listed,
         )
     return True
+
+
+def register(folder: Path) -> None:
+    """Let transformers find the classes of a folder whose code may run, for what is made from sizes alone."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    names = config.get("auto_map") or {}
+    if "AutoConfig" in names:
+        settings = get_class_from_dynamic_module(names["AutoConfig"], folder, local_files_only=True)
+        AutoConfig.register(config["model_type"], settings, exist_ok=True)
+    else:
+        settings = type(AutoConfig.for_model(config["model_type"]))
+    if "AutoModelForCausalLM" in names:
+        model = get_class_from_dynamic_module(names["AutoModelForCausalLM"], folder, local_files_only=True)
+        AutoModelForCausalLM.register(settings, model, exist_ok=True)
 
 
 def not_pinned(config: Mapping[str, Any]) -> Refusal | None:

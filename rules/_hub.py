@@ -48,7 +48,8 @@ def fetch(
         known = {s.rfilename: s for s in info.siblings or ()}
         wanted = list(choose(sorted(known)))
         total = sum(known[name].size or 0 for name in wanted)
-        bar = _progress_bar(run, total)
+        there = sum(known[name].size or 0 for name in wanted if (folder / name).is_file())
+        bar = _progress_bar(run, total, there)
         got: dict[str, Path] = {}
         for name in wanted:
             got[name] = Path(
@@ -235,13 +236,16 @@ def _first_line(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
-def _progress_bar(run: Run, total: int) -> Any:
-    """A bar class for the Hub library that reports instead of drawing. total: bytes of all files."""
+def _progress_bar(run: Run, total: int, there: int) -> Any:
+    """A bar class for the Hub library that reports instead of drawing.
+
+    total: bytes of all files. there: of those that an earlier attempt has fetched.
+    """
     import time
 
     from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-    done = 0
+    done = there
     started = time.monotonic()
 
     class Bar(tqdm):  # type: ignore[misc,unused-ignore]
@@ -252,7 +256,7 @@ def _progress_bar(run: Run, total: int) -> Any:
         def update(self, n: float | None = 1) -> bool | None:
             nonlocal done
             done += int(n or 0)
-            speed = done / max(time.monotonic() - started, 1e-3)
+            speed = (done - there) / max(time.monotonic() - started, 1e-3)
             run.report(
                 step=done, of=total, eta_s=round((total - done) / max(speed, 1), 1), note="downloading"
             )

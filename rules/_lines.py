@@ -1,4 +1,4 @@
-"""Reads rows from JSONL and Parquet in bounded memory, with each one's place and what is wrong with it."""
+"""Reads rows of JSONL, JSON arrays and Parquet in bounded memory, with each one's place and what is wrong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BadRow(Exception):  # noqa: N818 - a fact about a row, not always an error
 
 @dataclass(frozen=True)
 class Row:
-    """number: line (JSONL) or row (Parquet), from 1. value: the parsed row, or None where bad is set.
+    """number: line (JSONL) or row (Parquet, JSON array), from 1. value: the row, or None where bad is set.
 
     shown: the beginning of the row as text, for the evidence.
     """
@@ -36,12 +36,15 @@ class Row:
 
 
 def read_rows(path: Path, max_row_bytes: int, first_line: int = 1) -> Iterator[Row]:
-    """The rows of a .parquet file, or of a JSONL file whose first line is line first_line of its source.
+    """The rows of a .parquet file, of a .json file that holds one array of objects, or else of a JSONL file
+    whose first line is line first_line of its source.
 
     Blank lines are passed over; a byte order mark and CRLF line ends are taken off.
     """
     if path.suffix == ".parquet":
         return _parquet(path, max_row_bytes)
+    if path.suffix == ".json" and _begins_array(path):
+        return _array(path, max_row_bytes)
     return _jsonl(path, max_row_bytes, first_line)
 
 
@@ -101,9 +104,115 @@ def _parse(number: int, body: bytes) -> Row:
     if not isinstance(value, dict):
         hint = 'each line must be an object such as {"messages": [...]}'
         if isinstance(value, list) and number == 1:
-            hint += "; this looks like one JSON array: write one object a line instead"
+            hint += "; this looks like one JSON array: call the file .json, or write one object a line"
         return Row(number, None, BadRow("not a JSON object", hint), shown)
     return Row(number, value, None, shown)
+
+
+def _begins_array(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4096).removeprefix(BOM).lstrip()[:1] == b"["
+
+
+def _array(path: Path, limit: int) -> Iterator[Row]:
+    """The objects of one array, each read by itself: such files have hundreds of megabytes.
+
+    What is wrong with the array, and not with a row of it, is wrong with the file.
+    """
+    text = _Text(path)
+    text.skip("[")
+    number = 0
+    while True:
+        if text.next() == "]" and number == 0:
+            break
+        number += 1
+        start = text.next()
+        if start == "":
+            raise BadRow("the JSON array is not closed", f"the file ends within or behind row {number - 1}")
+        try:
+            value, body = text.value(limit)
+        except json.JSONDecodeError as error:
+            raise BadRow("bad JSON in an array", f"row {number}: {error.msg}") from None
+        except RecursionError:
+            raise BadRow("JSON is nested too deeply", f"row {number}") from None
+        size = len(body.encode())
+        bad = _too_long(size, limit) if size > limit else None
+        if not isinstance(value, dict):
+            bad = BadRow("not a JSON object", 'each row of the array must be an object: {"messages": [...]}')
+        yield Row(number, None if bad else value, bad, body[:SHOWN_BYTES])
+        if text.next() != ",":
+            break
+        text.skip(",")
+    if text.next() != "]":
+        raise BadRow("the JSON array is not closed", f"a comma or a ']' must follow on row {number}")
+    text.skip("]")
+    if text.next() != "":
+        raise BadRow("something follows the JSON array", "a .json file holds one array, or an object a line")
+
+
+class _Text:
+    """A UTF-8 file of which only as much is held as the value at hand needs."""
+
+    CHUNK = 1 << 18
+
+    def __init__(self, path: Path) -> None:
+        self._chunks = self._read(path)
+        self._buffer = ""
+        self._at = 0
+        self._decoder = json.JSONDecoder()
+
+    def _read(self, path: Path) -> Iterator[str]:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            try:
+                while chunk := file.read(self.CHUNK):
+                    yield chunk
+            except UnicodeDecodeError as error:
+                raise BadRow(
+                    "invalid UTF-8", f"0x{error.object[error.start]:02x}; save it as UTF-8"
+                ) from None
+
+    def _more(self) -> bool:
+        chunk = next(self._chunks, "")
+        self._buffer = self._buffer[self._at :] + chunk
+        self._at = 0
+        return bool(chunk)
+
+    def next(self) -> str:
+        """The next character that is no white space, not taken; "" at the end."""
+        while True:
+            while self._at < len(self._buffer):
+                if self._buffer[self._at] not in " \t\r\n":
+                    return self._buffer[self._at]
+                self._at += 1
+            if not self._more():
+                return ""
+
+    def skip(self, character: str) -> None:
+        """Take what `next` gave."""
+        assert self.next() == character
+        self._at += 1
+
+    def value(self, limit: int) -> tuple[Any, str]:
+        """The value that begins here and its text. Raises json.JSONDecodeError, BadRow for an endless one."""
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._buffer, self._at)
+            except json.JSONDecodeError as error:
+                # is it wrong, or does the rest of it not lie in memory yet?
+                held = len(self._buffer) - self._at
+                if held > 8 * limit + self.CHUNK:
+                    raise BadRow(
+                        f"row of more than {limit:,} bytes",
+                        f"{held:,} characters on it has not ended; is a bracket or a quote missing?",
+                    ) from None
+                if not self._more():
+                    raise error from None
+                continue
+            if end == len(self._buffer) and self._more():
+                continue  # a number may go on
+            body = self._buffer[self._at : end]
+            self._at = end
+            return value, body
 
 
 def _shown(body: bytes) -> str:

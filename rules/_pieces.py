@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from mxt.rule import Run
@@ -13,6 +14,21 @@ if TYPE_CHECKING:
 
 # a shard is keyed by its own bytes, not by how its file was cut
 UNKEYED = ("data.rows_per_shard",)
+FORMATS = (".jsonl", ".json", ".parquet")
+OTHER = {
+    ".csv": "CSV",
+    ".tsv": "TSV",
+    ".xlsx": "a table of Excel",
+    ".arrow": "an Arrow file",
+    ".feather": "an Arrow file",
+    ".txt": "plain text",
+    ".md": "plain text",
+    ".yaml": "YAML",
+    ".yml": "YAML",
+    ".pkl": "a pickle",
+    ".pt": "a pickle",
+}
+COMPRESSED = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".zip", ".tar", ".tgz")
 
 
 def pieces_of(target: Target) -> list[Handle]:
@@ -21,6 +37,7 @@ def pieces_of(target: Target) -> list[Handle]:
     pieces: list[Handle] = []
     for label in target.attrs.files:
         handle = target.source(label)
+        must_be_readable(handle.origin, "data.files", target.label)
         if lines is None:
             pieces.append(handle)
         elif handle.path.endswith(".parquet"):
@@ -36,6 +53,24 @@ def pieces_of(target: Target) -> list[Handle]:
     return pieces
 
 
+def must_be_readable(name: str, field: str, label: str) -> None:
+    """Raises StageError for a file that by its name holds no rows; an unknown ending counts as JSONL."""
+    ending = PurePosixPath(name).suffix.lower()
+    if ending in COMPRESSED:
+        unpack = {".gz": "gunzip -k", ".zst": "unzstd", ".bz2": "bunzip2 -k", ".xz": "unxz -k"}.get(ending)
+        raise Run.fail(
+            f"{field}: '{name}' is compressed, which is not read",
+            where=label,
+            hint=f"unpack it{f' ({unpack} {name})' if unpack else ''}, or make it Parquet, which compresses",
+        )
+    if ending in OTHER:
+        raise Run.fail(
+            f"{field}: '{name}' is {OTHER[ending]}, which is not read",
+            where=label,
+            hint=f"convert it; files that end in {', '.join(FORMATS)} are read",
+        )
+
+
 def provenance(piece: Handle) -> dict[str, Any]:
     """Unkeyed values by which `where` names a row: that is for messages, a moved row is the same row."""
     source = f"{piece.origin}/{piece.path}" if piece.action or "//" in piece.origin else piece.origin
@@ -43,8 +78,8 @@ def provenance(piece: Handle) -> dict[str, Any]:
 
 
 def where(source: str, number: int) -> str:
-    """file:line, or for Parquet, which has no lines, file:row."""
-    return f"{source}:row {number}" if source.endswith(".parquet") else f"{source}:{number}"
+    """file:line, or where rows are no lines (Parquet, an array in a .json file), file:row."""
+    return f"{source}:row {number}" if source.endswith((".parquet", ".json")) else f"{source}:{number}"
 
 
 def line_of(number: int, passed_over: Sequence[int], first_line: int = 1) -> int:

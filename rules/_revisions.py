@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 UNPINNED = "unpinned"
+IGNORE = "ignore"  # of code: do not run it
 
 
 def is_commit(value: str) -> bool:

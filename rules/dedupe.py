@@ -1,7 +1,8 @@
 """Finds rows that repeat an earlier one, exactly or nearly, over all shards; the first occurrence stays.
 
-Reads the shards' signatures only. Output keep-0000.json is the list of row numbers (from 0) of shard
-0000 that stay, so a shard whose list is unchanged is not packed again.
+Of what stays, data.limit takes the first rows, in the order of the files and of the rows in them. Reads the
+shards' signatures only. Output keep-0000.json is the list of row numbers (from 0) of shard 0000 that stay,
+so a shard whose list is unchanged is not packed again; beyond the limit the lists are empty.
 """
 
 from __future__ import annotations
@@ -71,24 +72,33 @@ def dedupe(run: Run) -> None:
         shard = int(numpy.searchsorted(starts, row, side="right")) - 1
         return f"shard {shard:04d} row {row - int(starts[shard])}"
 
+    limit = run.config["data.limit"]
+    staying = numpy.flatnonzero(original < 0)
+    taken = staying[:limit]  # all, without a limit
     for i, path in enumerate(run.outputs.values()):
-        kept = numpy.flatnonzero(original[starts[i] : starts[i + 1]] < 0)
-        path.write_text(json.dumps(kept.tolist(), separators=(",", ":")))
+        first, last = numpy.searchsorted(taken, starts[i : i + 2])
+        path.write_text(json.dumps((taken[first:last] - starts[i]).tolist(), separators=(",", ":")))
     repeated = numpy.flatnonzero(original >= 0)[:EXAMPLES].tolist()
     examples = [{"row": place(r), "repeats": place(int(original[r]))} for r in repeated]
     report = {
         "rows": len(table),
-        "kept": int((original < 0).sum()),
+        "kept": len(taken),
         "dropped": {"exact": exact, "near": near},
+        "limit": limit,
+        "over_limit": len(staying) - len(taken),
         "examples": examples,
     }
     run.evidence.mkdir(parents=True, exist_ok=True)
     (run.evidence / "report.json").write_text(json.dumps(report, indent=1) + "\n")
     from rules import _panels
 
-    counts = {"copy of an earlier row": exact}
+    counts = {"copy of an earlier row": exact} if run.config["data.dedupe.exact"] else {}
     if threshold is not None:
         counts[f"nearly an earlier row (at least {threshold:g} of its signature)"] = near
+    if limit is not None:
+        counts[f"beyond the first {limit:,} (data.limit)"] = len(staying) - len(taken)
+        if len(taken) < limit:
+            run.report(summary=f"{len(taken)} rows, fewer than data.limit {limit}")
     _panels.dropped(run, "dedupe", counts)
     if repeated:
         run.panel(

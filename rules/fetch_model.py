@@ -1,14 +1,21 @@
-"""Downloads a model of the Hugging Face Hub by name and commit: weights, settings, tokenizer, no code."""
+"""Downloads a model of the Hugging Face Hub by name and commit: weights, settings, tokenizer.
+
+A model that comes with code of its own is refused, unless the recipe trusts exactly this code.
+"""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mxt.rule import Attributes, Config, Resources, Run, StageError
+from rules._code import CONFIGS, is_code, may_run, not_pinned, refuse_unknown
 from rules._hub import PASSTHROUGH, fetch, place
+from rules._model_folder import conversion
 from rules._refusals import unpinned
+from rules._revisions import IGNORE
 
 if TYPE_CHECKING:
     from mxt.graph.target import Target
@@ -29,6 +36,7 @@ COMPANIONS = (
     "*.model",
     "chat_template.*",
     "preprocessor_config.json",
+    "processor_config.json",
     "LICENSE*",
 )
 
@@ -49,21 +57,34 @@ def actions(target: Target) -> None:
         network=True,
         passthrough=PASSTHROUGH,
         progress=True,
-        refuse=unpinned("model.hub.revision", target.config["model.hub.revision"]),
+        refuse=unpinned("model.hub.revision", target.config["model.hub.revision"])
+        or not_pinned(target.config),
     )
 
 
 def fetch_model(run: Run) -> None:
     """Write the model's folder."""
     repo, revision = run.config["model.hub.repo"], run.config["model.hub.revision"]
+    trusted = run.config["model.trust_remote_code"]
     instead = "copy the model's folder into the package and name it in model.path instead of model.hub"
-    got = fetch(run, "model", repo, revision, lambda names: choose(names, repo), instead)
-    for name, path in got.items():
+
+    def fetched(choice: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, Path]:
+        return fetch(
+            run, "model", repo, revision, lambda names: choice(choose(names, repo, trusted)), instead
+        )
+
+    # what decides whether the rest is wanted, before hours of downloading
+    settings = fetched(lambda chosen: [n for n in chosen if is_code(n) or n in CONFIGS])
+    may_run(settings["config.json"].parent, trusted, f"model '{repo}'")
+    for name, path in fetched(lambda chosen: chosen).items():
         place(path, run.outputs["model"] / name)
 
 
-def choose(names: Sequence[str], repo: str) -> list[str]:
-    """The files of the top folder that make a model. Raises StageError where there are no safetensors."""
+def choose(names: Sequence[str], repo: str, trusted: str | None = None) -> list[str]:
+    """The files of the top folder that make a model, and its code where some may be trusted.
+
+    Raises StageError where there are no safetensors, and for code that nobody has trusted.
+    """
     top = [n for n in names if "/" not in n]
     weights: list[str] = []
     for pattern in WEIGHTS:
@@ -72,11 +93,13 @@ def choose(names: Sequence[str], repo: str) -> list[str]:
         others = [n for n in top if n.endswith((".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack"))]
         raise StageError(
             f"model '{repo}' has no safetensors at this commit" + (f", but {others[0]}" if others else ""),
-            hint="other formats are not loaded, pickles can run code; look for a converted one",
+            hint=conversion(others[0]) if others else "it must be a transformers model",
         )
     if "config.json" not in top:
         raise StageError(
             f"model '{repo}' has no config.json at this commit", hint="it must be a transformers model"
         )
+    refuse_unknown(names, trusted, f"model '{repo}'")
     companions = [n for n in top if any(fnmatch.fnmatch(n, p) for p in COMPANIONS)]
-    return sorted({*weights, *companions})
+    code = [n for n in names if is_code(n)] if trusted not in (None, IGNORE) else []
+    return sorted({*weights, *companions, *code})

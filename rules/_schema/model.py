@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from rules._revisions import UNPINNED
+from rules._revisions import IGNORE, UNPINNED
 from rules._schema.base import Positive, Repo, Revision, Section, Texts
 
 
@@ -81,7 +81,7 @@ class Pretrain(Section):
 
 
 def _code(value: str) -> str:
-    if value != UNPINNED and not re.fullmatch(r"[0-9a-f]{64}", value):
+    if value not in (UNPINNED, IGNORE) and not re.fullmatch(r"[0-9a-f]{64}", value):
         raise ValueError(
             f"is '{value}', and must be the digest of the code that it trusts\n"
             f"write '{UNPINNED}'; 'mxt pin' then shows the model's Python files and writes their BLAKE3"
@@ -102,7 +102,7 @@ class Model(Section):
     trust_remote_code: Annotated[str, AfterValidator(_code)] | None = Field(
         None,
         description="digest of the model's own Python files, if it comes with some and may run them; "
-        "absent: such a model is refused",
+        "'ignore': load it without them, by transformers' own class; absent: such a model is refused",
     )
 
     @model_validator(mode="after")

@@ -51,7 +51,14 @@ class Shard:
         return [json.loads(x) for x in (self.folder / "evidence/bad_rows.jsonl").read_text().splitlines()]
 
 
-def keep(shards: list[Shard], folder: Path, *, exact: bool = True, threshold: float | None = 0.85) -> Any:
+def keep(
+    shards: list[Shard],
+    folder: Path,
+    *,
+    exact: bool | None = True,
+    threshold: float | None = 0.85,
+    limit: int | None = None,
+) -> Any:
     """(kept row numbers of each shard, report)."""
     from rules.dedupe import dedupe
 
@@ -59,7 +66,11 @@ def keep(shards: list[Shard], folder: Path, *, exact: bool = True, threshold: fl
     outputs = {f"keep-{i:04d}": folder / f"keep-{i:04d}.json" for i in range(len(shards))}
     dedupe(
         Run(
-            config={"data.dedupe.exact": exact, "data.dedupe.minhash.threshold": threshold},
+            config={
+                "data.limit": limit,
+                "data.dedupe.exact": exact,
+                "data.dedupe.minhash.threshold": threshold,
+            },
             inputs={"signatures": [s.outputs["signatures"] for s in shards]},
             outputs=outputs,
             evidence=folder / "evidence",

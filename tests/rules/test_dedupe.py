@@ -88,6 +88,36 @@ def test_the_outcome_does_not_depend_on_how_rows_are_spread_over_shards(tmp_path
     assert 60 <= len(whole[0]) < len(rows)
 
 
+def test_a_limit_takes_the_first_rows_that_are_left_however_they_are_spread(tmp_path: Path) -> None:
+    """Rows 1, 3 and 6 repeat earlier ones, so the first five that are left are 0, 2, 4, 5 and 7."""
+    texts = ["a a", "a a", "b b", "b b", "c c", "d d", "a a", "e e", "f f", "g g"]
+    rows = [chat(text, "x") for text in texts]
+    for number, cuts in enumerate([(), (1, 2), (8,), (3, 4, 5, 6, 9)]):
+        starts = [0, *cuts]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        parts = [rows[a:b] for a, b in itertools.pairwise([*starts, len(rows)])]
+        kept, report = keep(read(folder, *parts), folder / "keep", limit=5)
+        assert [s + n for s, part in zip(starts, kept, strict=True) for n in part] == [0, 2, 4, 5, 7]
+        assert (report["kept"], report["limit"], report["over_limit"]) == (5, 5, 2)
+    assert kept[-1] == []  # a shard beyond the limit
+
+
+def test_a_limit_without_dedupe_counts_copies_too(tmp_path: Path) -> None:
+    shards = read(tmp_path, [chat("a a", "x")] * 3, [chat("a a", "x")] * 3)
+    kept, report = keep(shards, tmp_path / "keep", exact=None, threshold=None, limit=4)
+    assert kept == [[0, 1, 2], [0]]
+    assert (report["dropped"], report["over_limit"]) == ({"exact": 0, "near": 0}, 2)
+    panels = json.loads((tmp_path / "keep/evidence/panels.json").read_text())
+    assert [p["rows"] for p in panels] == [[["dedupe", "beyond the first 4 (data.limit)", 2]]]
+
+
+def test_a_limit_above_what_is_there_takes_all(tmp_path: Path) -> None:
+    kept, report = keep(read(tmp_path, [chat("a a", "x"), chat("b b", "x")]), tmp_path / "keep", limit=3)
+    assert kept == [[0, 1]]
+    assert (report["kept"], report["over_limit"]) == (2, 0)
+
+
 def test_rows_without_words_are_no_defect(tmp_path: Path) -> None:
     assert keep(read(tmp_path, [chat("?", "!"), chat("...", "-")]), tmp_path / "keep")[0] == [[0]]
 

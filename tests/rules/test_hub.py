@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.conftest import b3
 from tests.rules.fake_hub import COMMIT, TOKEN, Hub, fake_hub
 from tests.rules.stage import command
 
@@ -24,7 +25,6 @@ MODEL = {
     "LICENSE": b"free",
     "README.md": b"read me",
     "pytorch_model.bin": b"a pickle",
-    "modeling_evil.py": b"import os",
     "original/model.safetensors": b"another one",
 }
 DATA = {"data/train-0.jsonl": b'{"text": "a"}\n', "data/train-1.parquet": b"PAR1", "README.md": b"read me"}
@@ -66,9 +66,21 @@ class Stage:
         self.folder = folder
 
 
-def model(hub: Hub, folder: Path, *, repo: str = "acme/tiny", revision: str = COMMIT, **env: str) -> Stage:
+def model(
+    hub: Hub,
+    folder: Path,
+    *,
+    repo: str = "acme/tiny",
+    revision: str = COMMIT,
+    code: str | None = None,
+    **env: str,
+) -> Stage:
     task = {
-        "config": {"model.hub.repo": repo, "model.hub.revision": revision},
+        "config": {
+            "model.hub.repo": repo,
+            "model.hub.revision": revision,
+            "model.trust_remote_code": code,
+        },
         "outputs": {"model": "model/"},
         "progress": str(folder.parent / "progress"),
     }
@@ -83,13 +95,12 @@ def data(hub: Hub, folder: Path, files: list[str]) -> Stage:
     return Stage("rules.fetch_data:fetch_data", folder, task, HF_ENDPOINT=hub.endpoint)
 
 
-def test_a_model_is_its_safetensors_settings_and_tokenizer_and_no_code(hub: Hub, tmp_path: Path) -> None:
+def test_a_model_is_its_safetensors_settings_and_tokenizer(hub: Hub, tmp_path: Path) -> None:
     got = model(hub, tmp_path / "a")
     assert got.code == 0, got.error
     unwanted = {
         "README.md",
         "pytorch_model.bin",
-        "modeling_evil.py",
         "original/model.safetensors",
         "consolidated.safetensors",
     }
@@ -129,6 +140,74 @@ def test_a_gated_model_needs_a_token(hub: Hub, tmp_path: Path) -> None:
     assert model(hub, tmp_path / "b", HF_TOKEN=TOKEN).code == 0
 
 
+CODE = {"modeling_a.py": b"import torch\n", "inner/parts.py": b"x = 1\n"}
+DIGEST = "".join(f"{b3(CODE[n])}  {n}\n" for n in ("inner/parts.py", "modeling_a.py"))
+
+
+def with_code(hub: Hub) -> None:
+    config = json.dumps({"model_type": "a", "auto_map": {"AutoModel": "modeling_a.A"}}).encode()
+    hub.repos[("model", "acme/own")] = {**MODEL, "config.json": config, **CODE}
+
+
+def test_a_model_with_code_is_refused_before_anything_is_downloaded(hub: Hub, tmp_path: Path) -> None:
+    with_code(hub)
+    got = model(hub, tmp_path / "a", repo="acme/own")
+    assert got.code == 1
+    assert got.error == (
+        "error: model 'acme/own' comes with code of its own: inner/parts.py, modeling_a.py\n"
+        "  hint: set model.trust_remote_code: unpinned and run 'mxt pin RECIPE', which shows the code and how to "
+        "trust it; or, if transformers has this model's class itself, model.trust_remote_code: ignore\n"
+    )
+    assert hub.served == []
+
+
+def test_code_is_fetched_where_the_recipe_has_its_digest(hub: Hub, tmp_path: Path) -> None:
+    with_code(hub)
+    got = model(hub, tmp_path / "a", repo="acme/own", code=b3(DIGEST.encode()))
+    assert got.code == 0, got.error
+    assert {n: got.files[n] for n in CODE} == CODE
+
+
+def test_other_code_than_was_trusted_is_shown_before_weights_are_downloaded(hub: Hub, tmp_path: Path) -> None:
+    with_code(hub)
+    hub.repos[("model", "acme/own")]["modeling_a.py"] = b"import os\n"
+    got = model(hub, tmp_path / "a", repo="acme/own", code=b3(DIGEST.encode()))
+    found = b3(DIGEST.replace(b3(b"import torch\n"), b3(b"import os\n")).encode())
+    assert got.error == (
+        "error: the code of model 'acme/own' is not what model.trust_remote_code trusts: its digest is "
+        f"{found}, not {b3(DIGEST.encode())}\n"
+        f"    {b3(b'x = 1' + bytes([10]))}  inner/parts.py\n"
+        f"    {b3(b'import os' + bytes([10]))}  modeling_a.py\n"
+        "  hint: compare with what 'mxt pin' showed when it was trusted, read what differs, pin it again\n"
+    )
+    assert not [n for n in hub.served if n.endswith(".safetensors")]
+
+
+def test_code_that_is_ignored_stays_away(hub: Hub, tmp_path: Path) -> None:
+    with_code(hub)
+    got = model(hub, tmp_path / "a", repo="acme/own", code="ignore")
+    assert got.code == 0, got.error
+    assert not [n for n in got.files if n.endswith(".py")]
+
+
+def test_code_of_another_repository_is_refused_although_no_file_of_it_is_there(
+    hub: Hub, tmp_path: Path
+) -> None:
+    config = json.dumps({"auto_map": {"AutoModel": "evil/code--modeling.A"}}).encode()
+    hub.repos[("model", "acme/own")] = {**MODEL, "config.json": config}
+    got = model(hub, tmp_path / "a", repo="acme/own")
+    assert "error: model 'acme/own' wants code of its own: evil/code--modeling.A\n" in got.error
+    got = model(hub, tmp_path / "b", repo="acme/own", code="0" * 64)
+    assert "error: model 'acme/own' wants code of another repository: evil/code\n" in got.error
+    assert not [n for n in hub.served if n.endswith(".safetensors")]
+
+
+def test_a_digest_without_code_is_too_much(hub: Hub, tmp_path: Path) -> None:
+    got = model(hub, tmp_path / "a", code="0" * 64)
+    assert "error: model 'acme/tiny' comes with no code of its own\n" in got.error
+    assert "hint: leave model.trust_remote_code out" in got.error
+
+
 def test_an_unknown_repository_and_an_unknown_commit_are_named(hub: Hub, tmp_path: Path) -> None:
     got = model(hub, tmp_path / "a", repo="acme/tinny")
     assert "the Hub knows no model 'acme/tinny'" in got.error
@@ -141,6 +220,9 @@ def test_pickles_alone_are_refused(hub: Hub, tmp_path: Path) -> None:
     hub.repos[("model", "acme/old")] = {"config.json": b"{}", "pytorch_model.bin": b"a pickle"}
     got = model(hub, tmp_path / "a", repo="acme/old")
     assert "model 'acme/old' has no safetensors at this commit, but pytorch_model.bin" in got.error
+    assert (
+        "hint: pickles can run code when they are loaded, so they are not; if you trust this one" in got.error
+    )
     assert hub.served == []
 
 
