@@ -95,6 +95,11 @@ def _method(recipe: Schema, train: Train) -> None:
     if data.format not in fitting:
         forms = " or ".join(f"'{form}'" for form in fitting)
         raise ValueError(f"data.format is '{data.format}', and train.method '{train.method}' reads {forms}")
+    if train.grpo and train.batch_size % train.grpo.generations:
+        raise ValueError(
+            f"train.batch_size {train.batch_size} is not a multiple of train.grpo.generations "
+            f"{train.grpo.generations}\na step takes all answers to a prompt together"
+        )
     if (train.method == "vision_sft") != (recipe.model.kind == "vision_language"):
         raise ValueError(
             f"model.kind is '{recipe.model.kind}', and train.method '{train.method}'\n"

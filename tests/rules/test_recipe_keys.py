@@ -169,7 +169,7 @@ OTHER: dict[str, Any] = {
     "train.kto.beta": 0.2,
     "train.kto.desirable_weight": 2.0,
     "train.kto.undesirable_weight": 2.0,
-    "train.grpo.generations": 8,
+    "train.grpo.generations": 2,
     "train.grpo.kl": 0.1,
     "train.grpo.max_answer": 32,
     "train.grpo.temperature": 0.5,
