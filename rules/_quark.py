@@ -1,12 +1,19 @@
 """AMD Quark, imported at the cost of what is needed, and used for one thing: FP8 weights.
 
+A mixture of experts holds all experts of a layer in one parameter, which Quark cannot quantize as it is:
+its experts are taken apart into linear layers first, and exported as such (experts.0.gate_proj and so on),
+which is the form that vLLM reads. transformers 5 puts them together again when it loads them and forgets
+their scales, without an error; so they are loaded again by Quark, and load_model refuses such a folder.
+The router stays as it is: it decides where tokens go.
+
 Quark compiles a C++ extension at its first import; it lies in TORCH_EXTENSIONS_DIR, which the
 stage keeps among its accelerants (rules/quark_extension.py makes it).
 
 Scheme ptpc_fp8 is one input scale a token where a server runs the result. Quark's own simulation in
 transformers, which is what this process can check, shares that scale between the rows of a batch at
 the same position (its ch_axis is 1 of batch x length x width): rows of a batch then change each
-other's logits. For one row it is exact. The weights, all that is delivered, are not affected.
+other's logits. For one row it is exact. Within experts, where inputs are tokens x width, it is one scale a
+column. The weights, all that is delivered, are not affected.
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mxt.errors import did_you_mean
 from mxt.rule import StageError
@@ -87,6 +94,28 @@ def compiler() -> dict[str, str]:
     return {"path": path, "version": said.stdout.partition("\n")[0] if said else ""}
 
 
+def take_experts_apart(model: Any) -> None:
+    """Give a mixture of experts a linear layer for each matrix of each expert; it computes the same."""
+    from quark.torch.utils.llm import preprocess_for_quantization
+
+    from rules._training import fused_experts
+
+    preprocess_for_quantization(model)
+    if fused_experts(model):
+        raise StageError(
+            f"Quark cannot take the experts of a model of type '{model.config.model_type}' apart",
+            hint="leave the 'quantize' section out of the recipe",
+        )
+
+
+def routers(model: Any) -> list[str]:
+    """Names of the layers that send tokens to experts: after take_experts_apart a kind of linear layer."""
+    import torch
+
+    named = model.named_modules()
+    return [n for n, m in named if isinstance(m, torch.nn.Linear) and "Router" in type(m).__name__]
+
+
 def check_exclude(model: Any, exclude: Sequence[str]) -> None:
     """Each name or pattern must mean a linear layer. Raises StageError for one that means none."""
     from fnmatch import fnmatch
@@ -115,7 +144,10 @@ def quantize(
             f"Quark has no template for models of type '{kind}'{did_you_mean(kind, known)}",
             hint="leave the 'quantize' section out of the recipe",
         )
-    config = quark.LLMTemplate.get(kind).get_config(scheme=scheme, exclude_layers=list(exclude))
+    config = quark.LLMTemplate.get(kind).get_config(scheme=scheme, exclude_layers=[*exclude, *routers(model)])
+    # measured scales: the largest of a layer's experts is that of all, as an expert that no calibration row
+    # reaches would otherwise get 1.0 (it has no effect on scales that are not measured, or without experts)
+    config.sync_moe_expert_input_amax = True
     quantizer = quark.ModelQuantizer(config)
     loader = torch.utils.data.DataLoader(list(rows), batch_size=None) if rows else None
     with torch.no_grad():
@@ -131,18 +163,45 @@ def export(quark: Any, model: Any, folder: Path) -> None:
     )
 
 
-def quantized_layers(folder: Path) -> list[str]:
-    """Names of the exported weights that are FP8. Raises StageError when there is none."""
+def load_again(quark: Any, folder: Path) -> Any:
+    """An exported mixture of experts, by Quark's own importer."""
+    return quark.import_model_from_safetensors(
+        None, str(folder), device="cpu", attn_implementation="eager"
+    ).eval()
+
+
+class Parts(NamedTuple):
+    """Of an exported model: quantized layers; and of all weights, and of those of experts, how many there are
+    and how many are FP8. Scales do not count."""
+
+    layers: int
+    weights: int
+    quantized: int
+    expert_weights: int
+    quantized_experts: int
+
+
+def quantized_parts(folder: Path) -> Parts:
+    """What is FP8 in an exported folder. Raises StageError when nothing is."""
+    from math import prod
+
     from safetensors import safe_open
 
-    found = []
+    layers, weights, quantized = 0, [0, 0], [0, 0]  # all, of experts
     for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, "pt") as weights:
-            names = list(weights.keys())
-            found += [n for n in names if weights.get_slice(n).get_dtype() == "F8_E4M3"]
-    if not found:
+        with safe_open(file, "pt") as held:
+            for name in held.keys():  # noqa: SIM118 - no mapping
+                if name.endswith("_scale"):
+                    continue
+                part = held.get_slice(name)
+                size, small = prod(part.get_shape()), part.get_dtype() == "F8_E4M3"
+                layers += small
+                for i in range(2 if ".experts." in name else 1):
+                    weights[i] += size
+                    quantized[i] += size * small
+    if not layers:
         raise StageError(
             "the result holds no quantized layer",
             hint="quantize.exclude leaves none: shorten it, or leave the 'quantize' section out",
         )
-    return found
+    return Parts(layers, weights[0], quantized[0], weights[1], quantized[1])

@@ -69,29 +69,34 @@ def prepare(run: Run, *, offline: bool = True, deterministic: bool = False) -> N
     torch.backends.cudnn.deterministic = deterministic
 
 
-def load_model(folder: Path, *, dtype: str = "auto", attention: str = "sdpa") -> PreTrainedModel:
+def load_model(
+    folder: Path, *, dtype: str = "auto", attention: str = "sdpa", code: str | None = None
+) -> PreTrainedModel:
     """The causal language model of a folder. dtype: "auto" for the one it is stored in.
 
-    Raises StageError naming the folder when it holds no model.
+    code: model.trust_remote_code, without which no code of the folder runs. Raises StageError naming the
+    folder when it holds no model, or code that is not trusted. Weights are safetensors or not loaded.
     """
     import json
 
     import torch
     from transformers import AutoModelForCausalLM
 
+    from rules._code import may_run
+    from rules._model_folder import check_config, check_weights
+
+    check_config(folder)
+    check_weights(folder)
     config = folder / "config.json"
-    if not config.is_file():
-        raise StageError(
-            f"model folder '{folder.name}' has no config.json",
-            where=str(folder),
-            hint="give the folder that save_pretrained wrote",
-        )
+    refuse_small_experts(config)
     try:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
             attn_implementation=attention,
             local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=may_run(folder, code),
         )
     except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
         raise StageError(
@@ -100,12 +105,35 @@ def load_model(folder: Path, *, dtype: str = "auto", attention: str = "sdpa") ->
     return model
 
 
-def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder. Raises StageError when there is none."""
-    from transformers import AutoTokenizer
+def refuse_small_experts(config: Path) -> None:
+    """Raises StageError for a mixture of experts as Quark exports it: its scales would be forgotten."""
+    import json
 
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        said = json.loads(config.read_text(encoding="utf-8"))
+        quark = said["quantization_config"]["quant_method"] == "quark"
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # the loader says what is wrong with it
+    said = said.get("text_config") or said
+    if quark and any(said.get(name) for name in ("num_local_experts", "num_experts", "n_routed_experts")):
+        raise StageError(
+            f"model folder '{config.parent.name}' is a quantized mixture of experts, "
+            "which transformers would load without its scales",
+            where=str(config.parent),
+            hint="give the model before quantizing; serve the quantized one with vLLM",
+        )
+
+
+def load_tokenizer(folder: Path, code: str | None = None) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model folder. Raises StageError when there is none. code: as of load_model."""
+    from transformers import AutoTokenizer
+
+    from rules._code import may_run
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=may_run(folder, code)
+        )
     except (OSError, ValueError, KeyError) as error:
         raise StageError(
             f"model folder '{folder.name}' has no usable tokenizer: {first_line(error)}",
@@ -115,12 +143,18 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def load_tuned(model: Path, adapter: Path | None, *, attention: str = "sdpa") -> PreTrainedModel:
+def load_tuned(
+    model: Path, adapter: Path | None, *, attention: str = "sdpa", code: str | None = None
+) -> PreTrainedModel:
     """The model with its adapter merged into the weights, in the type it is stored in."""
-    base = load_model(model, attention=attention)
+    base = load_model(model, attention=attention, code=code)
     if adapter is None:
         return base
     from peft import PeftModel
+
+    from rules._model_folder import check_adapter
+
+    check_adapter(adapter)
 
     try:
         merged: PreTrainedModel = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()

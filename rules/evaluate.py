@@ -69,9 +69,7 @@ def _refusal(config: Mapping[str, Any]) -> Refusal | None:
     if config["eval.code"] != "refuse":
         return not_yet("tasks that run what the model writes", hint="leave eval.code and such tasks out")
     loose = (unpinned(f"eval.revisions[{name}]", r) for name, r in (config["eval.revisions"] or {}).items())
-    return (
-        pictures("judging", config) or on_gpu("evaluation", config) or next((r for r in loose if r), None)
-    )
+    return pictures("judging", config) or on_gpu("evaluation", config) or next((r for r in loose if r), None)
 
 
 def evaluate(run: Run) -> None:
@@ -100,8 +98,10 @@ def evaluate(run: Run) -> None:
     model_folder = run.inputs["model"].absolute()
     adapter = run.inputs.get("adapter")
     run.report(note="loading the model")
-    model = load_tuned(model_folder, adapter.absolute() if adapter else None)
-    harness = counting_model(run, model, load_tokenizer(model_folder), run.config["eval.batch_size"])
+    code = run.config.get("model.trust_remote_code")
+    model = load_tuned(model_folder, adapter.absolute() if adapter else None, code=code)
+    tokenizer = load_tokenizer(model_folder, code)
+    harness = counting_model(run, model, tokenizer, run.config["eval.batch_size"])
     run.report(note="writing the questions")
     results = evaluate_tasks(manager, harness, names, local, run.config)
     _write(run.outputs["results"], results)

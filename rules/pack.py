@@ -4,6 +4,10 @@ Labels cover what the assistant says only, by the template's {% generation %}; o
 Output packed.parquet, one row a sequence: input_ids and labels (int32, -100 where nothing is
 learned) and seq_lengths (int32), the lengths of the documents in it, which never see each other.
 
+A plain text of more than max_length tokens can be cut (data.pack.overlong: split) into pieces that are
+documents of their own: each token stands in one piece, and the first of a piece is read and not learned, as
+what it would be predicted from stands in the piece before.
+
 A message that contains a control token's text, such as <|im_end|>, is a bad row: tokenized it would
 end a turn. Plain text may hold them, as it has no turns but those that it writes itself.
 """
@@ -18,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mxt.rule import Attributes, Config, Label, Labels, Resources, Run
+from rules._model_folder import check_config
 from rules._pieces import UNKEYED, line_of, pieces_of, provenance, where
 
 if TYPE_CHECKING:
@@ -27,7 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYED", "UNKEYED", "VERSION", "Attrs", "actions", "pack"]
 VERSION = 1
-KEYED = ("data.pack.max_length", "data.pack.strategy", "data.pack.overlong", "data.on_bad_rows")
+KEYED = (
+    "model.trust_remote_code",
+    "data.pack.max_length",
+    "data.pack.strategy",
+    "data.pack.overlong",
+    "data.on_bad_rows",
+)
 # tokenizers that are what tokenizer.json says and nothing more
 PLAIN_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 IGNORED = -100
@@ -91,11 +102,11 @@ def pack(run: Run) -> None:
 
     capacity = run.config["data.pack.max_length"]
     check_length(run, capacity)
-    tokenizer = plain_tokenizer(run.inputs["model"])
+    tokenizer = plain_tokenizer(run.inputs["model"], run.config.get("model.trust_remote_code"))
     control = control_tokens(tokenizer)
     encode = Encoder(run, tokenizer)
     dropped: Counter[str] = Counter()
-    truncated = 0
+    truncated = cut = rows = 0
     documents: list[Document] = []
     for number, row in kept_rows(run):
         token = control_token_in(row, control)
@@ -110,6 +121,7 @@ def pack(run: Run) -> None:
             dropped["control token in a message"] += 1
             continue
         document = encode(row, number)
+        pieces = [document]
         if len(document.ids) > capacity:
             policy = run.config["data.pack.overlong"]
             if policy == "stop":
@@ -117,37 +129,53 @@ def pack(run: Run) -> None:
                     f"a row has {len(document.ids)} tokens, more than data.pack.max_length {capacity}",
                     where=place(run, number),
                     hint=f"it begins {beginning(row)}; raise max_length, or set data.pack.overlong to "
-                    "'truncate' or 'drop'",
+                    + ("'split', 'truncate' or 'drop'" if "text" in row else "'truncate' or 'drop'"),
                 )
             if policy == "drop":
                 dropped["longer than max_length"] += 1
                 continue
-            document = Document(document.ids[:capacity], document.labels[:capacity])
-            truncated += 1
-        if all(label == IGNORED for label in document.labels):
+            if policy == "split":
+                pieces = split(document, capacity)
+                cut += 1
+            else:
+                pieces = [Document(document.ids[:capacity], document.labels[:capacity])]
+                truncated += 1
+        if all(label == IGNORED for piece in pieces for label in piece.labels):
             dropped["nothing to learn within max_length"] += 1
             continue
-        documents.append(document)
-        if len(documents) % 500 == 0:
-            run.report(step=len(documents), note=f"{len(documents)} rows tokenized")
+        documents += pieces
+        rows += 1
+        if rows % 500 == 0:
+            run.report(step=rows, note=f"{rows} rows tokenized")
 
     if run.config["data.pack.strategy"] == "bfd":
         bins = best_fit_decreasing([len(d.ids) for d in documents], capacity)
     else:
         bins = [[i] for i in range(len(documents))]
     write_parquet(run.outputs["packed"], [[documents[i] for i in b] for b in bins])
-    write_report(run, documents, len(bins), capacity, truncated, dropped)
+    write_report(run, documents, len(bins), capacity, dropped, rows=rows, truncated=truncated, cut=cut)
+
+
+def split(document: Document, capacity: int) -> list[Document]:
+    """A document of more than capacity tokens in pieces of capacity, the last one of what is left.
+
+    The last piece is never one token alone, of which nothing could be learned: it takes one from the piece
+    before.
+    """
+    count = len(document.ids)
+    starts = list(range(0, count, capacity))
+    if starts[-1] == count - 1 and capacity > 1:
+        starts[-1] -= 1
+    return [
+        Document(document.ids[a:b], array("i", [IGNORED, *document.labels[a + 1 : b]]))
+        for a, b in zip(starts, [*starts[1:], count], strict=True)
+    ]
 
 
 def check_length(run: Run, capacity: int) -> None:
     """Raises StageError where the model cannot take sequences of capacity tokens."""
-    path = run.inputs["model"] / "config.json"
-    if not path.is_file():
-        raise run.fail(
-            f"model folder '{run.inputs['model'].name}' has no config.json",
-            hint="give the folder that save_pretrained wrote",
-        )
-    config = json.loads(path.read_text(encoding="utf-8"))
+    check_config(run.inputs["model"])
+    config = json.loads((run.inputs["model"] / "config.json").read_text(encoding="utf-8"))
     longest = (config.get("text_config") or config).get("max_position_embeddings")
     if longest is not None and capacity > longest:
         raise run.fail(
@@ -176,8 +204,11 @@ def place(run: Run, number: int) -> str:
     return where(source, line_of(number, passed_over, run.unkeyed["first_line"]))
 
 
-def plain_tokenizer(folder: Path) -> Any:
-    """The folder's tokenizer; without importing torch (a second) where it needs no class of its own."""
+def plain_tokenizer(folder: Path, code: str | None = None) -> Any:
+    """The folder's tokenizer; without importing torch (a second) where it needs no class of its own.
+
+    code: model.trust_remote_code.
+    """
     path = folder / "tokenizer_config.json"
     if (folder / "tokenizer.json").is_file() and path.is_file():
         named = json.loads(path.read_text(encoding="utf-8")).get("tokenizer_class")
@@ -187,7 +218,7 @@ def plain_tokenizer(folder: Path) -> Any:
             return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     from rules._runtime import load_tokenizer
 
-    return load_tokenizer(folder)
+    return load_tokenizer(folder, code)
 
 
 def control_tokens(tokenizer: Any) -> re.Pattern[str] | None:
@@ -308,11 +339,20 @@ def write_parquet(path: Path, sequences: list[list[Document]]) -> None:
 
 
 def write_report(
-    run: Run, documents: list[Document], sequences: int, capacity: int, truncated: int, dropped: Counter[str]
+    run: Run,
+    documents: list[Document],
+    sequences: int,
+    capacity: int,
+    dropped: Counter[str],
+    *,
+    rows: int,
+    truncated: int,
+    cut: int,
 ) -> None:
     """report.json in the evidence: counts, lengths in tokens, and the filled part of all sequences."""
     lengths = sorted(len(d.ids) for d in documents)
     report = {
+        "rows": rows,
         "documents": len(documents),
         "sequences": sequences,
         "tokens": sum(lengths),
@@ -326,15 +366,18 @@ def write_report(
         if lengths
         else None,
         "truncated": truncated,
+        "split": cut,
         "dropped": dict(sorted(dropped.items())),
     }
     run.evidence.mkdir(parents=True, exist_ok=True)
     (run.evidence / "report.json").write_text(json.dumps(report, indent=1) + "\n")
     from rules import _panels
 
-    counts = {"rows trained on": len(documents), **dict(sorted(dropped.items()))}
+    counts = {"rows trained on": rows, **dict(sorted(dropped.items()))}
     if truncated:
         counts["of these cut to max_length"] = truncated
+    if cut:
+        counts["of these cut into pieces"] = cut
     _panels.dropped(run, "pack", counts)
     packed = (
         ("sequences", sequences),
@@ -342,7 +385,7 @@ def write_report(
         ("filled with tokens", report["tokens"]),
         ("learned, not only read", report["learned_tokens"]),
     )
-    rows = [[what, count] for what, count in packed]
+    table = [[what, count] for what, count in packed]
     run.panel(
-        "table", "Packed sequences", section=_panels.DATA, columns=["what", "count"], rows=rows, add_up=True
+        "table", "Packed sequences", section=_panels.DATA, columns=["what", "count"], rows=table, add_up=True
     )

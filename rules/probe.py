@@ -18,6 +18,7 @@ KEYED = (
     "meta.seed",
     "hardware.gpus",
     "hardware.env",
+    "model.trust_remote_code",
     "autotune.policy",
     "autotune.budget_s",
     "autotune.search",
@@ -79,6 +80,7 @@ def probe(run: Run) -> None:
     """plan.json; evidence: timings.json with every candidate, its figures or the reason against it."""
     import json
 
+    from rules._model_folder import check_config
     from rules._plan import plan_form, read_model_config, shape_of, write_plan
     from rules._probe.candidates import enumerate_candidates
     from rules._probe.choose import Measurement, choose
@@ -87,6 +89,7 @@ def probe(run: Run) -> None:
     recipe = run.config
     if recipe["autotune.policy"] != "aot_only":
         raise StageError(f"autotune.policy is '{recipe['autotune.policy']}'", hint="it must be 'aot_only'")
+    check_config(run.inputs["model"])
     model_config = read_model_config(run.inputs["model"])
     shape = shape_of(model_config, recipe)
     memory, compiler = machine()
@@ -98,7 +101,11 @@ def probe(run: Run) -> None:
     from rules._runtime import prepare
 
     prepare(run, deterministic=recipe["train.determinism"] == "strict")
+    from rules._code import may_run, register
     from rules._probe.measure import measure
+
+    if may_run(run.inputs["model"], recipe.get("model.trust_remote_code")):
+        register(run.inputs["model"].absolute())
 
     scale = measure(measurements, model_config, recipe, steps, run.report)
     winner, rows = choose(measurements, shape["batch_size"], steps, scale)

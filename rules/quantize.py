@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mxt.rule import Attributes, Config, Label, Refusal, Resources, Run, StageError, Target, not_yet
-from rules._refusals import on_gpu
+from rules._refusals import on_gpu, pictures
 
 VERSION = 1
 KEYED = (
@@ -73,7 +73,7 @@ def _refusal(config: Mapping[str, Any]) -> Refusal | None:
     scheme = config["quantize.scheme"]
     if scheme not in SCHEMES:
         return not_yet(f"quantizing to {scheme}", hint=f"written are {' and '.join(SCHEMES)}")
-    return on_gpu("quantizing", config)
+    return pictures("quantizing", config) or on_gpu("quantizing", config)
 
 
 def quantize(run: Run) -> None:
@@ -85,18 +85,26 @@ def quantize(run: Run) -> None:
 
     from rules import _quark
     from rules._export import copy_companions, normalise_config
+    from rules._training import fused_experts
 
     source = run.inputs["model"].absolute()
     adapter = run.inputs.get("adapter")
     run.report(note="merging")
-    model = load_tuned(source, adapter.absolute() if adapter else None, attention="eager").eval()
+    code = run.config.get("model.trust_remote_code")
+    merge = adapter.absolute() if adapter else None
+    model = load_tuned(source, merge, attention="eager", code=code).eval()
     exclude = run.config["quantize.exclude"]
-    _quark.check_exclude(model, exclude)
+    experts = bool(fused_experts(model))
+    if not experts:
+        _quark.check_exclude(model, exclude)
     probe = probe_rows(model.config.vocab_size)
     original = _logits(model, probe)
     rows = calibration_rows(run, run.inputs["data"])
     run.report(note="loading Quark (compiling its extension, if it is not there)")
     quark = _quark.import_quark()
+    if experts:
+        _quark.take_experts_apart(model)
+        _quark.check_exclude(model, exclude)
     run.report(note="quantizing")
     frozen = _quark.quantize(quark, model, run.config["quantize.scheme"], exclude, rows)
     reference = _logits(frozen, probe)
@@ -106,9 +114,14 @@ def quantize(run: Run) -> None:
     copy_companions(source, folder)
     normalise_config(folder / "config.json", source)
     run.report(note="loading the result")
-    layers = _quark.quantized_layers(folder)
-    check = compare(original, reference, _logits(_reload(folder), probe))
-    check |= {"calibration_rows": len(rows), "quantized_weights": len(layers), "compiler": _quark.compiler()}
+    parts = _quark.quantized_parts(folder)
+    again = _quark.load_again(quark, folder.absolute()) if experts else _reload(folder, code)
+    check = compare(original, reference, _logits(again, probe))
+    check |= {"calibration_rows": len(rows), "quantized_weights": parts.layers, "compiler": _quark.compiler()}
+    check["quantized_part"] = round(parts.quantized / parts.weights, 4)
+    if experts:
+        check["quantized_part_of_experts"] = round(parts.quantized_experts / parts.expert_weights, 4)
+        _tell_experts(run, check["quantized_part_of_experts"])
     (run.evidence / "check.json").write_text(json.dumps(check, indent=2) + "\n")
     _show(run, check)
     if not check["reloaded_difference"] <= TOLERANCE:
@@ -125,6 +138,15 @@ def quantize(run: Run) -> None:
         )
 
 
+def _tell_experts(run: Run, part: float) -> None:
+    """Say it where experts, which are most of the weights, are not small: quantize.exclude may want that."""
+    if part == 1:
+        return
+    said = f"{1 - part:.0%} of the experts' weights are as large as before (quantize.exclude)"
+    run.report(summary=said)
+    run.panel("verdict", f"Quantization: {said}", good=None, section="Quantization")
+
+
 def _show(run: Run, check: dict[str, Any]) -> None:
     """The check, each difference beside what is allowed."""
     from rules._panels import facts
@@ -132,6 +154,8 @@ def _show(run: Run, check: dict[str, Any]) -> None:
     shown = (
         ("scheme", run.config["quantize.scheme"]),
         ("layers quantized", check["quantized_weights"]),
+        ("part of the weights that is FP8 now", f"{check['quantized_part']:.1%}"),
+        ("part of the experts' weights", _percent(check.get("quantized_part_of_experts"))),
         ("rows to measure input scales on", check["calibration_rows"] or None),
         ("exported against quantized", f"{check['reloaded_difference']:.2g} (at most {TOLERANCE:g})"),
         ("quantized against original, mean", f"{check['mean_drift']:.1%} (at most {DRIFT:.0%})"),
@@ -140,6 +164,10 @@ def _show(run: Run, check: dict[str, Any]) -> None:
     )
     note = "Differences of logits on the same tokens: of their mean size for the mean, else of the largest."
     facts(run, "Quantization", "Does the smaller model compute the same?", shown, note)
+
+
+def _percent(part: float | None) -> str | None:
+    return None if part is None else f"{part:.1%}"
 
 
 def calibration_rows(run: Run, data: Sequence[Path]) -> list[dict[str, Any]]:
@@ -204,7 +232,7 @@ def _logits(model: Any, ids: Any) -> tuple[Any, Any]:
         return tuple(model(input_ids=rows, use_cache=False).logits.float() for rows in (ids, ids[:1]))
 
 
-def _reload(folder: Path) -> Any:
+def _reload(folder: Path, code: str | None) -> Any:
     from rules._runtime import load_model
 
-    return load_model(folder.absolute(), attention="eager").eval()
+    return load_model(folder.absolute(), attention="eager", code=code).eval()

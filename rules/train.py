@@ -103,13 +103,14 @@ def train(run: Run) -> None:
     longest = run.config["data.pack.max_length"]
     rows = read_packed(run.inputs["data"], longest)
     run.report(note="loading the model")
-    model = load_model(source, dtype=run.config["train.dtype"], attention=plan["attention"])
+    code = run.config.get("model.trust_remote_code")
+    model = load_model(source, dtype=run.config["train.dtype"], attention=plan["attention"], code=code)
     if model.config._attn_implementation != plan["attention"]:
         raise StageError(
             f"plan asks for attention '{plan['attention']}', "
             f"the model runs '{model.config._attn_implementation}'"
         )
-    tokenizer = load_tokenizer(source)
+    tokenizer = load_tokenizer(source, code)
     checkpoints = Checkpoints(run.progress.absolute()) if run.progress else None
     settings = trainer_settings(run, plan, len(rows))
     compiling = plan["compile"] == "inductor"
