@@ -73,7 +73,9 @@ def _end(child: subprocess.Popen[bytes], spec: dict[str, object], name: str) -> 
             continue  # it had not been started yet
     if child.poll() is None:
         child.kill()
-    _quietly([*engine, "rm", "--force", name])  # type: ignore[misc]
+    # without this, podman would ask the first process inside to end, and wait for ten seconds
+    at_once = ["--time", "0"] if spec["kind"] == "podman" else []
+    _quietly([*engine, "rm", "--force", *at_once, name])  # type: ignore[misc]
 
 
 def _quietly(argv: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import blake3 as blake3_package
 from blake3 import blake3
@@ -13,6 +13,7 @@ from mxt.errors import StoreError
 
 if TYPE_CHECKING:
     import hashlib
+    from typing import Self  # a checkpoint's writer may be Python 3.10
 
 # Above this, several threads pay for themselves; below it, one read is the fastest way.
 _WHOLE = 1 << 20
