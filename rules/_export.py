@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from rules._code import code_files
+
 # of no effect on the adapter: where its base lay, which process and version wrote it
 VOLATILE = ("base_model_name_or_path", "revision", "auto_mapping", "peft_version")
 WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".pt", ".pth", ".gguf")
@@ -52,3 +54,6 @@ def copy_companions(source: Path, folder: Path) -> None:
     for path in sorted(source.iterdir()):
         if path.is_file() and not path.name.endswith(WEIGHTS) and path.name not in MODEL_FILES:
             shutil.copyfile(path, folder / path.name)
+    for name, path in code_files(source).items():  # all of it: the recipe has one digest of the whole
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, folder / name)

@@ -27,8 +27,8 @@ def check_config(folder: Path) -> None:
         raise StageError(
             f"'{name}' is an adapter, not a model",
             where=str(folder),
-            hint=f"{_base_of(folder)}give the base model, or merge the adapter into it (PEFT: merge_and_unload, "
-            "save_pretrained) and give that folder",
+            hint=f"{_base_of(folder)}give the base model, or merge the adapter into it (PEFT's "
+            "merge_and_unload, then save_pretrained) and give that folder",
         )
     raise StageError(
         f"model folder '{name}' has no config.json",

@@ -155,8 +155,9 @@ def test_a_model_with_code_is_refused_before_anything_is_downloaded(hub: Hub, tm
     assert got.code == 1
     assert got.error == (
         "error: model 'acme/own' comes with code of its own: inner/parts.py, modeling_a.py\n"
-        "  hint: set model.trust_remote_code: unpinned and run 'mxt pin RECIPE', which shows the code and how to "
-        "trust it; or, if transformers has this model's class itself, model.trust_remote_code: ignore\n"
+        "  hint: set model.trust_remote_code: unpinned and run 'mxt pin RECIPE', which shows the code and "
+        "how to trust it; or, if transformers has this model's class itself, "
+        "model.trust_remote_code: ignore\n"
     )
     assert hub.served == []
 
