@@ -77,9 +77,8 @@ def load_model(
     code: model.trust_remote_code, without which no code of the folder runs. Raises StageError naming the
     folder when it holds no model, or code that is not trusted. Weights are safetensors or not loaded.
     """
-    import json
-
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
     from rules._code import may_run
@@ -98,7 +97,7 @@ def load_model(
             use_safetensors=True,
             trust_remote_code=may_run(folder, code),
         )
-    except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         raise StageError(
             f"model folder '{folder.name}' cannot be loaded: {first_line(error)}", where=str(folder)
         ) from error
@@ -134,7 +133,7 @@ def load_tokenizer(folder: Path, code: str | None = None) -> PreTrainedTokenizer
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=may_run(folder, code)
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, ImportError) as error:
         raise StageError(
             f"model folder '{folder.name}' has no usable tokenizer: {first_line(error)}",
             where=str(folder),
@@ -151,6 +150,7 @@ def load_tuned(
     if adapter is None:
         return base
     from peft import PeftModel
+    from safetensors import SafetensorError
 
     from rules._model_folder import check_adapter
 
@@ -158,7 +158,7 @@ def load_tuned(
 
     try:
         merged: PreTrainedModel = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise StageError(
             f"adapter does not fit the model: {first_line(error)}",
             where=str(adapter),
