@@ -172,6 +172,8 @@ def _needed_by(found: Checked, damage: Damage) -> str:
     targets = found.targets(damage)
     if not damage.keys:
         return "; no result needs it"
+    if damage.digest in damage.keys:  # an action's form lies under its key
+        return f"; only explaining {_some(targets)} needs it" if targets else "; no result needs it"
     if not targets:
         return f"; of the action key {damage.keys[0][:12]}, whose target is not known"
     word = "needed by" if damage.kind in ("blob", "lost") else "of"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mxt.action.explain import Change
     from mxt.execution.forecast import Forecast
     from mxt.execution.runner import Runner
+    from mxt.graph.graph import ActionGraph
 
 EXAMPLES = """
 examples:
@@ -57,9 +58,12 @@ def run(args: Namespace) -> int:
 
     session = Session(args)
     session.make_folders()
-    graph = session.analyse(session.resolve(args.labels))
+    labels = session.resolve(args.labels)
+    graph = session.analyse(labels)
     runner = session.runner(graph)
     plan = forecast(graph, runner)
+    if not plan:
+        raise _nothing_made(labels[0], graph)
     if args.json:
         _print_json(plan)
         return EXIT_OK
@@ -81,6 +85,15 @@ def run(args: Namespace) -> int:
             _show_last(item.action.id, runner)
     print(f"up to date: none of {plural(len(plan), 'action')} would run")
     return EXIT_OK
+
+
+def _nothing_made(label: str, graph: ActionGraph) -> UsageError:
+    if label in graph.targets:
+        return UsageError(f"'{label}' has no actions: there is nothing to explain")
+    return UsageError(
+        f"'{label}' is a file or folder of the workspace: no action makes it",
+        hint=f"what reads it: mxt query 'rdeps(//..., {label}, 1)'",
+    )
 
 
 def _show(item: Forecast) -> None:

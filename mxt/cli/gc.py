@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mxt.cli.options import add_workspace
 from mxt.cli.terminal import warn
-from mxt.errors import EXIT_OK
+from mxt.errors import EXIT_OK, UsageError
 from mxt.words import plural, size
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def run(args: Namespace) -> int:
     from mxt.execution.build_record import unfinished
 
     session = Session(args)
+    place = session.workspace.store
+    if not any((place / name).exists() for name in ("format", "cas", "ac")):
+        raise UsageError(
+            "there is no store", where=str(place), hint="the first build makes it; --store names another"
+        )
     session.make_folders()
     store = session.store
     store.outputs.register_root(session.root / "mxt-out")
@@ -63,7 +68,7 @@ def run(args: Namespace) -> int:
     verb = "would delete" if args.dry_run else "deleted"
     parts = [
         plural(swept.blobs, "blob"),
-        plural(swept.realisations, "realisation"),
+        plural(swept.realisations, "result"),
         plural(swept.outputs, "output folder"),
         plural(swept.progress, "unfinished action"),
         plural(swept.leftovers, "leftover"),
@@ -75,7 +80,10 @@ def run(args: Namespace) -> int:
 
 
 def _say_size(swept: Swept, asked: str, dry_run: bool) -> None:
-    print(f"the store {'would take' if dry_run else 'takes'} {size(swept.total)} of {size(swept.limit)}")
+    limit = size(swept.limit)
+    if asked.strip().lower().endswith("b") and not asked.strip().lower().endswith("ib"):
+        limit = f"{asked.strip()} ({limit})"  # counted in 1000s, where all else here counts in 1024s
+    print(f"the store {'would take' if dry_run else 'takes'} {size(swept.total)} of {limit}")
     if swept.total > swept.limit:
         held = ", ".join(f"{name} {size(count)}" for name, count in swept.held.items() if count)
         warn(f"--max-size {asked} cannot be reached: {size(sum(swept.held.values()))} must stay ({held})")

@@ -44,6 +44,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     rules = _starters()
     if args.list:
+        if args.folder is not None or args.recipe or args.data:
+            raise UsageError("--list makes nothing: it goes alone", hint="mxt init --list, then mxt init DIR")
         return _list(rules.starters())
     if args.folder is None:
         raise UsageError("name the new workspace's folder", hint="mxt init DIR; '.' is the current one")
@@ -61,14 +63,26 @@ def run(args: Namespace) -> int:
     written = write_files(folder, files)
 
     label = f"//recipes:{name}"
-    what = plural(len(written), "file") if written else "everything was there already"
-    print(f"{paint('made', 'green', sys.stdout)} {label} in {args.folder}: {what}", flush=True)
+    if written:
+        made = paint("made", "green", sys.stdout)
+        what = f"{made} {label} in {args.folder}: {plural(len(written), 'file')}"
+    else:
+        what = f"{label} is there already in {args.folder}: nothing to write"
+    print(what, flush=True)
+    _warn_of_outer(folder)
     if come_from.doubt:
         warn(come_from.doubt)
     if os.uname().machine != "x86_64":
         warn(f"the toolchain is locked for x86_64; this machine, {os.uname().machine}, can compute keys only")
     _say_what_next(args.folder, label, come_from.url, tested=tested)
     return EXIT_OK
+
+
+def _warn_of_outer(folder: Path) -> None:
+    """A workspace within a workspace is one of its own, which not everybody expects."""
+    outer = next((p for p in folder.parents if (p / "MXTBUILD").is_file()), None)
+    if outer is not None:
+        warn(f"the new workspace lies in another; neither sees the other's targets: {outer}")
 
 
 def _say_what_next(folder: str, label: str, url: str, *, tested: bool) -> None:

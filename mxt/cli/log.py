@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mxt.cli.options import add_workspace
 from mxt.errors import EXIT_OK, GraphError, UsageError, did_you_mean
-from mxt.words import duration, plural, size
+from mxt.words import duration, plural, short_digests, size
 
 if TYPE_CHECKING:
     from mxt.action.action import ActionId
@@ -76,7 +76,11 @@ def run(args: Namespace) -> int:
     graph = session.analyse(labels)
     names = [identity.name for label in graph.requested for identity in graph.targets[label].actions]
     if not names:
-        raise GraphError(f"'{args.label}' has no actions of its own", hint="ask for one of its stages")
+        own = any(label in graph.targets for label in graph.requested)
+        raise GraphError(
+            f"'{args.label}' {'has no actions of its own' if own else 'is a file: no action makes it'}",
+            hint="ask for one of its stages" if own else "ask for a target",
+        )
     if args.action is not None and args.action not in names:
         raise GraphError(f"'{args.label}' has no action '{args.action}'{did_you_mean(args.action, names)}")
     if args.history:
@@ -120,11 +124,25 @@ def _show(folder: Path, args: Namespace) -> int:
         text = file.read_bytes().decode("utf-8", "replace")
         _print_json({"v": 1, "run": folder.name, "file": args.file, "text": text})
         return EXIT_OK
+    if not file.stat().st_size:
+        _say_empty(folder, args)
     with file.open("rb") as source:
         sys.stdout.flush()
         shutil.copyfileobj(source, sys.stdout.buffer)
         sys.stdout.buffer.flush()
     return EXIT_OK
+
+
+def _say_empty(folder: Path, args: Namespace) -> None:
+    """On stderr: that there is nothing to see, and what there is beside it."""
+    others = sorted(
+        str(p.relative_to(folder))
+        for p in folder.rglob("*")
+        if p.is_file() and p.name != args.file and p.stat().st_size
+    )
+    what = "the log is empty: the action wrote nothing" if args.file == "log.txt" else f"{args.file} is empty"
+    beside = f"; it also left {', '.join(others[:6])}: --file NAME shows one" if others else ""
+    print(f"  {what}{beside}", file=sys.stderr)
 
 
 def _chosen(session: Session, identity: ActionId, args: Namespace) -> Path:
@@ -146,7 +164,7 @@ def _chosen(session: Session, identity: ActionId, args: Namespace) -> Path:
         f"{identity}: run {run.number} of {len(runs)}, {local_time(run.started)}, {run.status}{took}{resumed}"
     )
     print(head, file=sys.stderr)
-    print(f"  key {run.key[:12]}, build {run.build[:8] or 'not known'}", file=sys.stderr)
+    print(f"  key {short_digests(run.key)}, build {run.build[:8] or 'not known'}", file=sys.stderr)
     if run.machine or run.sandbox:
         facts = ", ".join(f"{name} {value}" for name, value in run.machine.items())
         print(f"  sandbox {run.sandbox}; {facts}", file=sys.stderr)

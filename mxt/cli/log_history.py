@@ -16,14 +16,14 @@ from mxt.cli.cells import pad, shorten
 from mxt.cli.log_builds import all_records, local_time
 from mxt.errors import StoreError
 from mxt.store.measure import run_time
-from mxt.words import duration
+from mxt.words import SHOWN, duration
 
 if TYPE_CHECKING:
     from mxt.execution.build_record import BuildRecord
     from mxt.store.realisation import RunRecord
     from mxt.store.store import Store
 
-_WIDE = 110
+_WIDE = 114
 _CLOCK_S, _SLACK_S = 0.002, 1.0  # times are kept in milliseconds; a build's length leaves out its beginning
 
 
@@ -90,6 +90,7 @@ def runs_of(store: Store, identity: ActionId) -> list[Run]:
                 found.append((name, key, run))
     times = [(entry.time, entry.key) for entry in remembered]
     out = []
+    seen: set[str] = set()
     for number, (name, key, run) in enumerate(sorted(found, key=lambda item: item[:2]), 1):
         began = run_time(name)
         status, wall_s, build = _ending(store, identity, key, began, run, builds)
@@ -101,7 +102,7 @@ def runs_of(store: Store, identity: ActionId) -> list[Run]:
                 status=status,
                 wall_s=wall_s,
                 key=key,
-                why=tuple(_why(store, key, began, times)),
+                why=tuple(_why(store, key, began, times, kept=key in seen)),
                 folder=store.layout.evidence(key, name),
                 machine=dict(run.machine) if run else {},
                 sandbox=run.sandbox if run else "",
@@ -109,6 +110,8 @@ def runs_of(store: Store, identity: ActionId) -> list[Run]:
                 build=build,
             )
         )
+        if run is not None:
+            seen.add(key)
     return out
 
 
@@ -154,13 +157,19 @@ def _ending(
     return status, wall_s, build
 
 
-def _why(store: Store, key: str, began: float, times: Sequence[tuple[float, str]]) -> list[Change]:
-    """The form of a run's key against that of the key which the action had before it."""
+def _why(
+    store: Store, key: str, began: float, times: Sequence[tuple[float, str]], *, kept: bool
+) -> list[Change]:
+    """The form of a run's key against that of the key which the action had before it.
+
+    kept: whether an earlier run under the key is known, which a gc would have deleted with its result.
+    """
     before = [known for when, known in times if when <= began]
     if not before:
         return [Change("", "", "never built here")]
     if before[-1] == key:
-        return [Change("", "", "its outputs were missing or damaged")]
+        how = "its outputs were missing or damaged" if kept else "its result was deleted by a gc or a repair"
+        return [Change("", "", how)]
     try:
         old, new = (json.loads(store.cas.read(one)) for one in (before[-1], key))
     except (StoreError, ValueError):
@@ -180,14 +189,15 @@ def history_table(runs: Sequence[Run], columns: int) -> Iterator[str]:
     """A line a run, newest first; the machine and the sandbox where there is room for them."""
     wide = columns >= _WIDE
     digits = max(2, len(str(len(runs))))
+    statuses = ["ok, resumed" if run.resumed and run.status == "ok" else run.status for run in runs]
+    room = max(map(len, ["status", *statuses]))
     extra = f"{'sandbox':<10}  {'machine':<24}  " if wide else ""
-    yield f"{'#':>{digits}}  {'began':<16}  {'took':>9}  {'status':<11}  {'key':<8}  {extra}why"
-    for run in reversed(runs):
+    yield (f"{'#':>{digits}}  {'began':<16}  {'took':>9}  {'status':<{room}}  {'key':<{SHOWN}}  {extra}why")
+    for run, status in zip(reversed(runs), reversed(statuses), strict=True):
         took = "" if run.wall_s is None else duration(run.wall_s)
-        status = "ok, resumed" if run.resumed and run.status == "ok" else run.status
         line = (
-            f"{run.number:>{digits}}  {pad(local_time(run.started), 16)}  {took:>9}  {status:<11}  "
-            f"{run.key[:8]}  "
+            f"{run.number:>{digits}}  {pad(local_time(run.started), 16)}  {took:>9}  {status:<{room}}  "
+            f"{run.key[:SHOWN]}  "
         )
         if wide:
             cpu = shorten(str(run.machine.get("cpu", "")), 24)

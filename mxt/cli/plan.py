@@ -139,6 +139,7 @@ def _diff(session: Session, args: Namespace) -> int:
 def _pin(session: Session, args: Namespace) -> int:
     from mxt.cli.plan_found import analyse, find_plan, parse_plan, plans_below
 
+    _must_be_label(args.plans[0])
     label, graph = analyse(session, args.plans[0])
     makers, pinned = plans_below(graph)
     if pinned and not makers:
@@ -168,6 +169,19 @@ def _pin(session: Session, args: Namespace) -> int:
     _must_be_read(args, label, place, session.root / place)
     print(f"pinned {place}: {_in_words(plan)}")
     return EXIT_OK
+
+
+def _must_be_label(text: str, option: str = "") -> None:
+    """Raises UsageError for a build or a file where the recipe to pin for must be named."""
+    import re
+
+    kind = "build" if re.fullmatch(r"last(~\d+)?(@.*)?|[0-9a-f]{8,16}(@.*)?", text) else ""
+    kind = "file" if text.endswith(".json") else kind
+    if kind:
+        raise UsageError(
+            f"'{text}' is a {kind}, and a plan is pinned for a recipe",
+            hint=f"name the recipe: mxt plan pin LABEL{option or f' --from {text}'}",
+        )
 
 
 def _fresh(session: Session, graph: ActionGraph, maker: ActionId) -> FoundPlan:
@@ -243,6 +257,7 @@ def _must_be_read(args: Namespace, label: str, place: str, path: Path) -> None:
 def _unpin(session: Session, text: str) -> int:
     from mxt.cli.plan_found import analyse, plans_below
 
+    _must_be_label(text, " --unpin")
     label, graph = analyse(session, text)
     makers, pinned = plans_below(graph)
     if len(pinned) != 1:

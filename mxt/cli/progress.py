@@ -180,9 +180,9 @@ class Progress:
         """How far it all is: "  3 of 9 actions, 2 cached, 12.1 s", less of it where there is little room."""
         counts = [f"{self._counts[s]} {s}" for s in ("cached", "failed") if self._counts[s]]
         time_taken = duration(now - self._began)
-        head = f"  {self._done} of {self._total}"
+        head, noun = f"  {self._done} of {self._total}", "action" if self._total == 1 else "actions"
         texts = [
-            ", ".join([f"{head} actions", *counts, time_taken]),
+            ", ".join([f"{head} {noun}", *counts, time_taken]),
             ", ".join([head, *counts]),
             head,
         ]

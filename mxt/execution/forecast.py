@@ -67,5 +67,5 @@ def last_change(runner: Runner, identity: ActionId) -> tuple[float, list[Change]
         return None
     old, new = (runner.form(entry.key) for entry in history[-2:])
     if old is None or new is None:
-        return history[-1].time, []
+        return history[-1].time, [Change("", "", "a form to compare with is no longer kept")]
     return history[-1].time, compare(json.loads(old), json.loads(new))

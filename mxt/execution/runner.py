@@ -135,9 +135,15 @@ class Runner:
         return InputDigest(output.kind, output.digest, output.executable)
 
     def made(self, action: Action, found: Found, *, remember: bool = True) -> None:
-        """Note a result for the actions that read it, and (remember) as this action's newest key."""
+        """Note a result for the actions that read it, and (remember) as this action's newest key.
+
+        A form that a repair set aside is put back: no result needs it, and explanations do.
+        """
         self._results[action.id] = found
         if remember:
+            if not self._store.cas.has(found.key.digest):
+                with contextlib.suppress(StoreError):  # a store that can only be read
+                    self._store.cas.put(found.key.digest, found.key.form)
             self._store.history.remember(action.id.label, action.id.name, found.key.digest)
 
     def result(self, identity: ActionId) -> Found | None:
@@ -149,6 +155,8 @@ class Runner:
         if previous is None:
             return [Change("", "", "never built here")]
         if previous == found.key.digest:
+            if self._store.actions.lookup(previous) is None:
+                return [Change("", "", "its result is no longer kept: a gc or a repair took it away")]
             return [Change("", "", "its outputs are missing or damaged")]
         before = self.form(previous)
         if before is None:
@@ -403,7 +411,11 @@ class Runner:
     def failure(self, action: Action, started: Started, status: int) -> MxtError:
         """Why a process ended badly, with the end of its log and where the rest is."""
         error = started.process.error
-        log = _relative(started.log, self._root)
+        import shlex
+
+        shown = f"mxt log {shlex.quote(action.id.label)}"
+        if action.id.name:
+            shown += f" --action {shlex.quote(action.id.name)}"
         if error is not None:
             return self.located(
                 action,
@@ -440,7 +452,7 @@ class Runner:
             f"{action.mnemonic} failed: {what}",
             where=str(action.id),
             excerpt=excerpt,
-            hint=f"{full if _is_full(started.log) else ''}the whole log: {log}{'.' + kept if kept else ''}",
+            hint=f"{full if _is_full(started.log) else ''}the whole log: {shown}{'.' + kept if kept else ''}",
         )
 
     def located(self, action: Action, started: Started, error: MxtError) -> MxtError:
@@ -508,13 +520,6 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _relative(path: Path, root: Path) -> str:
-    try:
-        return str(path.relative_to(root))
-    except ValueError:
-        return str(path)
 
 
 def _has_progress(folder: Path) -> bool:

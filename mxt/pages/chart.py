@@ -233,8 +233,8 @@ def _bar(bar: Bar, top: int, across: Callable[[float], str]) -> str:
 
 
 def value_with_error(bar: Bar) -> str:
-    """0.6583 ± 0.0307, or the value alone."""
-    error = "" if bar.error is None else f" \N{PLUS-MINUS SIGN} {number(bar.error)}"
+    """0.6583 ± 0.0307, or the value alone: no error is known where all were alike, which is not none."""
+    error = f" \N{PLUS-MINUS SIGN} {number(bar.error)}" if bar.error else ""
     return number(bar.value) + error
 
 

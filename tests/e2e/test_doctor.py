@@ -143,7 +143,7 @@ def test_what_targets_need(ws: Workspace) -> None:
     assert [row["status"] for row in train] == ["ok", "ok", "fail"]
     assert train[1]["what"] == (
         "needs platform with arch gfx942, compute_units 304, gpus 8; no toolchain; "
-        "0.5 GiB of memory for its largest action"
+        "512.0 MiB of memory for its largest action"
     )
     ws.build("//:data")
     assert findings(ws, "//:data")["//:data"][0]["what"] == "1 action, all cached"

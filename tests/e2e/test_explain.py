@@ -72,6 +72,18 @@ def test_every_field_that_changed_is_named(ws: Workspace) -> None:
     )
 
 
+def test_a_file_is_made_by_nobody(ws: Workspace) -> None:
+    ws.write("MXTBUILD", 'filegroup(name = "g", srcs = ["in"])')
+    ws.write("in", "")
+    told = ws.run("explain", "in")
+    assert (told.code, told.out) == (2, "")
+    assert told.err == (
+        "error: '//:in' is a file or folder of the workspace: no action makes it\n"
+        "  hint: what reads it: mxt query 'rdeps(//..., //:in, 1)'\n"
+    )
+    assert ws.run("explain", ":g").err == "error: '//:g' has no actions: there is nothing to explain\n"
+
+
 def test_a_lost_result_is_no_change(ws: Workspace) -> None:
     ws.write("MXTBUILD", 'genrule(name = "a", outs = ["o"], cmd = "echo 1 > $@")')
     ws.build(":a")

@@ -74,12 +74,13 @@ def kept(ws: Workspace) -> list[int]:
 
 def test_the_least_recently_used_go_first(versions: Workspace) -> None:
     fits = versions.run("gc", "--max-size", "1G")
-    assert fits.out.startswith("deleted 0 blobs, 0 realisations, 0 output folders, ")
+    assert fits.out.startswith("deleted 0 blobs, 0 results, 0 output folders, ")
     assert re.fullmatch(r"the store takes 6\.\d MiB of 1\.0 GiB", fits.out.splitlines()[1])
+    assert versions.run("gc", "--max-size", "2gb").out.endswith(" MiB of 2gb (1.9 GiB)\n")
     assert version(versions, 1) == set()  # a use, though nothing ran
     assert version(versions, 3) == set()
     would = versions.run("gc", "-n", "--max-size", "5M")
-    assert re.search(r"^would delete \d blobs, 2 realisations, 2 output folders, ", would.out)
+    assert re.search(r"^would delete \d blobs, 2 results, 2 output folders, ", would.out)
     assert re.fullmatch(r"the store would take 4\.\d MiB of 5\.0 MiB", would.out.splitlines()[1])
     assert kept(versions) == [1, 2, 3]
     done = versions.run("gc", "--max-size", "5M")
@@ -154,7 +155,7 @@ def test_what_an_interrupted_build_finished_stays(ws: Workspace) -> None:
     )
     ws.write("gate", "closed")
     assert ws.run("build", "//:eval").code == 1
-    assert "0 realisations" in ws.run("gc").out
+    assert "0 results" in ws.run("gc").out
     ws.write("gate", "open")
     ws.write("MXTBUILD", ws.read("MXTBUILD").replace("test ! -e $(location gate) && ", ""))
     assert ws.build("//:eval").finished == {"//:train": "cached", "//:eval": "executed"}

@@ -130,6 +130,16 @@ def test_nothing_is_overwritten(place: Workspace) -> None:
     assert files_in(place.root) == before
 
 
+def test_in_another_workspace_it_says_so(place: Workspace) -> None:
+    place.write("MXTBUILD", "")
+    done = place.run("init", "inner", "--ci", "none")
+    assert done.code == 0
+    assert (
+        f"warning: the new workspace lies in another; neither sees the other's targets: {place.root}\n"
+        in done.err
+    )
+
+
 def test_in_a_repository_readme_and_gitignore_stay(place: Workspace) -> None:
     subprocess.run(["git", "init", "-q", place.root], check=True)
     place.write("README.md", "mine\n")
@@ -141,7 +151,7 @@ def test_in_a_repository_readme_and_gitignore_stay(place: Workspace) -> None:
     assert place.read(".gitignore") == "*.tmp\ncache/\n/.mxt/\n/mxt-out/\n"
     again = place.run("init", ".")
     assert again.code == 0
-    assert again.out.startswith("made //recipes:an_empty_folder in .: everything was there already\n")
+    assert again.out.startswith("//recipes:an_empty_folder is there already in .: nothing to write\n")
 
 
 def test_starters(place: Workspace) -> None:
@@ -159,6 +169,9 @@ def test_starters(place: Workspace) -> None:
         assert not (place.root / name / ".ci").exists()
         plan = inside(place, name).run("build", "-n", f"//recipes:{name}")
         assert plan.code == 0, plan.err
+    both = place.run("init", "--list", "x")
+    assert (both.code, both.out) == (2, "")
+    assert both.err.startswith("error: --list makes nothing: it goes alone\n")
     wrong = place.run("init", "x", "--recipe", "tiny_sft_lor")
     assert wrong.code == 2
     assert wrong.err == (

@@ -24,6 +24,23 @@ SPLIT = """
 """
 
 
+QUIET = """
+from mxt.rule import Attributes
+
+VERSION = 1
+
+class Attrs(Attributes):
+    pass
+
+def actions(target):
+    target.action(run=quiet, outputs={"o": "o"})
+
+def quiet(run):
+    run.outputs["o"].write_text("o")
+    (run.evidence / "more.json").write_text("{}")
+"""
+
+
 def test_log(ws: Workspace) -> None:
     ws.write(
         "MXTBUILD", 'genrule(name = "a", srcs = ["in"], outs = ["o"], cmd = "cat $<; echo bad >&2; cp $< $@")'
@@ -43,6 +60,22 @@ def test_log(ws: Workspace) -> None:
     assert ws.run("log", ":a").out == "second\nbad\n"
     ws.write("in", "first\n")
     ws.build(":a")  # cached: the last run is still the second
+
+
+def test_an_empty_log_says_so_and_what_else_there_is(ws: Workspace) -> None:
+    ws.write("rules/quiet.py", QUIET)
+    ws.write("MXTBUILD", 'quiet(name = "a")')
+    assert ws.run("trust").code == 0
+    ws.build(":a")
+    log = ws.run("log", ":a")
+    assert (log.code, log.out) == (0, "")
+    assert log.err.splitlines()[1:] == [
+        "  the log is empty: the action wrote nothing; it also left more.json: --file NAME shows one"
+    ]
+    assert ws.run("log", ":a", "--file", "more.json").out == "{}"
+    ws.write("in", "x")
+    file = ws.run("log", "in")
+    assert file.err == "error: 'in' is a file: no action makes it\n  hint: ask for a target\n"
 
 
 def test_log_of_a_failure(ws: Workspace) -> None:
@@ -96,13 +129,13 @@ def test_gc(ws: Workspace) -> None:
     ws.build(":a")
     first = blobs(ws)
     assert ws.run("gc").out == (
-        "deleted 0 blobs, 0 realisations, 0 output folders, 0 unfinished actions, 0 leftovers: 0 B\n"
+        "deleted 0 blobs, 0 results, 0 output folders, 0 unfinished actions, 0 leftovers: 0 B\n"
     )
     ws.write("in", "second\n")
     ws.build(":a")
     before = blobs(ws)
     would = ws.run("gc", "-n").out
-    assert re.match(r"would delete [1-9]\d* blobs?, 1 realisation, 1 output folder, ", would)
+    assert re.match(r"would delete [1-9]\d* blobs?, 1 result, 1 output folder, ", would)
     assert blobs(ws) == before
     assert ws.run("gc").out == would.replace("would delete", "deleted")
     assert blobs(ws) < before
@@ -110,7 +143,26 @@ def test_gc(ws: Workspace) -> None:
     assert ws.read("mxt-out/a/o") == "second\n"
     assert ws.build(":a").executed == set()
     ws.write("in", "first\n")
+    gone = "its result is no longer kept: a gc or a repair took it away"
     assert ws.build(":a").executed == {"//:a"}  # its result is gone
+    ws.run("gc")
+    (ws.root / "mxt-out/a").unlink()
+    ws.run("gc")
+    assert f"//:a would run\n  {gone}\n" in ws.run("explain", ":a").out
+    ws.build(":a")
+    history = ws.run("log", ":a", "--history", env={"COLUMNS": "160"}).out
+    assert history.splitlines()[2].endswith("  its result was deleted by a gc or a repair")
+
+
+def test_gc_needs_a_store(ws: Workspace) -> None:
+    ws.write("MXTBUILD", "")
+    nothing = ws.run("gc")
+    assert (nothing.code, nothing.out) == (2, "")
+    assert nothing.err == (
+        f"error: {ws.root}/cache: there is no store\n"
+        "  hint: the first build makes it; --store names another\n"
+    )
+    assert [p.name for p in ws.root.iterdir()] == ["MXTBUILD"]
 
 
 def test_gc_after_mxt_out_is_gone(ws: Workspace) -> None:

@@ -17,7 +17,8 @@ def tidy(text: str) -> str:
     """Times, keys and identities replaced by letters of the same width."""
     text = re.sub(rf"\b{WHEN}\b", "YYYY-MM-DD HH:MM", text)
     text = re.sub(r" +\d+\.\d+ s\b", lambda m: "T".rjust(len(m[0])), text)
-    return re.sub(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8}\b|\b[a-f]{8}\b", "HHHHHHHH", text)
+    hexadecimal = r"\b(?=[0-9a-f]*\d)([0-9a-f]{8}|[0-9a-f]{12})\b|\b[a-f]{8}\b|\b[a-f]{12}\b"
+    return re.sub(hexadecimal, lambda m: "H" * len(m[0]), text)
 
 
 def write(ws: Workspace, cmd: str, text: str = "one\n") -> None:
@@ -47,11 +48,11 @@ def test_history_at_80_columns(ran: Workspace) -> None:
     assert max(map(len, out.splitlines())) <= 80
     assert tidy(out) == (
         "//:a  4 runs\n"
-        " #  began                  took  status       key       why\n"
-        " 4  YYYY-MM-DD HH:MM          T  ok           HHHHHHHH  its outputs were miss...\n"
-        " 3  YYYY-MM-DD HH:MM          T  ok           HHHHHHHH  inputs.in, params.cmd\n"
-        " 2  YYYY-MM-DD HH:MM          T  failed       HHHHHHHH  inputs.in, params.cmd\n"
-        " 1  YYYY-MM-DD HH:MM          T  ok           HHHHHHHH  never built here\n"
+        " #  began                  took  status  key           why\n"
+        " 4  YYYY-MM-DD HH:MM          T  ok      HHHHHHHHHHHH  its outputs were missi...\n"
+        " 3  YYYY-MM-DD HH:MM          T  ok      HHHHHHHHHHHH  inputs.in, params.cmd\n"
+        " 2  YYYY-MM-DD HH:MM          T  failed  HHHHHHHHHHHH  inputs.in, params.cmd\n"
+        " 1  YYYY-MM-DD HH:MM          T  ok      HHHHHHHHHHHH  never built here\n"
     )
 
 
@@ -60,10 +61,10 @@ def test_history_at_120_columns(ran: Workspace) -> None:
     lines = out.splitlines()
     assert max(map(len, lines)) <= 120
     assert lines[1] == (
-        " #  began                  took  status       key       sandbox     machine                   why"
+        " #  began                  took  status  key           sandbox     machine                   why"
     )
     assert re.fullmatch(
-        rf" 4  {WHEN} +[\d.]+ s  ok           [0-9a-f]{{8}}  (bubblewrap|none)  +\S.* {{2}}its outputs were mis.*",
+        rf" 4  {WHEN} +[\d.]+ s  ok      [0-9a-f]{{12}}  (bubblewrap|none)  +\S.* {{2}}its outputs wer.*",
         lines[2],
     )
 
@@ -131,7 +132,7 @@ def test_a_run_that_goes_on_and_one_that_was_interrupted(ws: Workspace) -> None:
     process = ws.start("build", ":a")
     wait_for(lambda: at_gate(ws))
     assert tidy(ws.run("log", ":a", "--history").out).splitlines()[2] == (
-        " 1  YYYY-MM-DD HH:MM             running      HHHHHHHH  never built here"
+        " 1  YYYY-MM-DD HH:MM             running  HHHHHHHHHHHH  never built here"
     )
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)

@@ -59,7 +59,7 @@ def test_a_stage_that_reports(talking: Workspace, columns: int, line: str) -> No
     done = in_terminal(talking, columns, "build", "//:t")
     assert done.code == 0
     shown = running(done, "3/6" if columns > 20 else "0 of 1")
-    state = {20: "  0 of 1"}.get(columns, "  0 of 1 actions, T")
+    state = {20: "  0 of 1"}.get(columns, "  0 of 1 action, T")
     bars = re.compile("[━─]+")
     assert [bars.sub("=", text) for text in shown] == [bars.sub("=", line), state]
     assert len(shown[0].replace("T left", "1:01 min left")) < columns

@@ -93,3 +93,8 @@ def test_texts_are_escaped() -> None:
     for drawn in (chart.curves(lines), chart.bars(bars)):
         assert "<script" not in drawn
         ET.fromstring(drawn)  # every quote and bracket in its place
+
+
+def test_no_error_is_drawn_where_all_were_alike() -> None:
+    assert chart.value_with_error(Bar("tuned", 1.0, error=0.0)) == "1"
+    assert chart.value_with_error(Bar("base", 0.5, error=0.03)) == "0.5 ± 0.03"
