@@ -31,8 +31,8 @@ class Device(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Why no other number, as the end of a sentence."""
-        return f", as {self.reason}" if self.reason else ""
+        """Why no other number, as the second line of a message."""
+        return f"\n{self.reason}" if self.reason else ""
 
 
 XGMI = "between fewer than all 8 the links are uneven (xGMI)"
@@ -48,7 +48,7 @@ DEVICES: dict[str, Device] = {
     "a100": Device("nvidia", "sm_80", 108, 80, 312.0, False, False, ANY),
     "h100": Device("nvidia", "sm_90", 132, 80, 989.4, True, False, ANY),
     "h200": Device("nvidia", "sm_90", 132, 141, 989.4, True, False, ANY),
-    "cpu": Device("cpu", "", 0, 0, 0.0, False, False, (0,), "it has none"),
+    "cpu": Device("cpu", "", 0, 0, 0.0, False, False, (0,), "leave it out: a processor has no GPU"),
 }
 
 # The environment of every run on the MI300X family: a plan may change a value and never removes a name.

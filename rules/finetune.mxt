@@ -38,7 +38,7 @@ def finetune(name, recipe, toolchain = None, tags = [], overrides = {}):
     device = platform.split("_")[0]
     if toolchain == None:
         if device not in TOOLCHAINS:
-            fail("%s: no toolchain is known for platform '%s'; pass toolchain = \"//:...\" to finetune()" % (recipe, platform))
+            fail("%s: nothing is known to run on '%s': give finetune() a toolchain" % (recipe, platform))
         toolchain = TOOLCHAINS[device]
     common = {
         "config": cfg,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 # how a sentence begins whose subject is the key
-_GOES_ON = ("is", "are", "has", "must", "needs", "lacks", "cannot", "would", "names")
+_GOES_ON = ("is ", "are ", "has ", "must ", "needs ", "lacks ", "cannot ", "would ", "names ")
 _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 
 
@@ -84,15 +84,17 @@ class _Package:
     workspace: Workspace
     name: str
 
-    def files(self, patterns: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """The files that patterns match, and which file each is (device, inode), by whatever name.
+    def files(self, pattern: str) -> dict[str, tuple[int, int]]:
+        """The files that a pattern of glob() matches, and which file each is, by whatever name.
 
-        Empty for patterns that are wrong: the glob() by which a macro uses them says so.
+        Raises ValueError for a pattern that glob() refuses.
         """
         try:
-            found = glob(self.workspace, self.name, list(patterns), [], allow_empty=True).result
+            found = glob(self.workspace, self.name, [pattern], [], allow_empty=True).result
             stats = {name: os.stat(self.workspace.root / self.name / name) for name in found}
-        except (LoadError, OSError):
+        except LoadError as error:
+            raise ValueError(f"{error.message}\n{error.hint}") from None
+        except OSError:
             return {}
         return {name: (stat.st_dev, stat.st_ino) for name, stat in stats.items()}
 
@@ -163,6 +165,8 @@ def _problem(document: Document, model: type[BaseModel], error: Any) -> Problem:
     for prefix in ("Value error, ", "Assertion failed, "):
         message = message.removeprefix(prefix)
     message = message[:1].lower() + message[1:] if message[1:2].islower() else message
+    if kind == "tuple_type":
+        message = "must be a list"  # YAML has no other
     if kind in ("value_error", "assertion_error"):  # the schema's author has said what the value is
         message, _, hint = message.partition("\n")
         place, message = _named_first(document, path, message)
@@ -172,7 +176,8 @@ def _problem(document: Document, model: type[BaseModel], error: Any) -> Problem:
     if isinstance(value, (str, int, float, bool)) or value is None:
         shown = f", not {quoted(value) if isinstance(value, str) else json.dumps(value)}"
     line, column = document.values.get(path, (1, 1))
-    message = f"{quoted(dotted)}: {message}{shown}" if dotted else f"{message}{shown}"
+    colon = "" if message.startswith(_GOES_ON) else ":"
+    message = f"{quoted(dotted)}{colon} {message}{shown}" if dotted else f"{message}{shown}"
     return Problem(line, column, message, _mend(kind, value, error.get("ctx", {})))
 
 
@@ -221,7 +226,7 @@ def _named_first(document: Document, path: YamlPath, message: str) -> tuple[Yaml
             return named[:end], f"{quoted('.'.join(map(str, named)))} {rest}"
     if not path:
         return path, message
-    colon = "" if name in _GOES_ON else ":"
+    colon = "" if message.startswith(_GOES_ON) else ":"
     return path, f"{quoted('.'.join(map(str, path)))}{colon} {message}"
 
 

@@ -270,6 +270,8 @@ def _wording(problem: str) -> tuple[str, str]:
             f"not valid YAML: {problem}",
             "a tab? indent with spaces; put quotes around text that begins with @, ` or %",
         )
+    if "found a tab character" in problem:
+        return "not valid YAML: a tab", "indent with spaces"
     if "mapping values are not allowed" in problem:
         return (
             "not valid YAML: ':' begins a value here",

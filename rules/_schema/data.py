@@ -88,8 +88,8 @@ class Pack(Section):
         if value in ("wrapped", "concat", "concatenate", True):
             shown = "true" if value is True else f"'{value}'"
             raise ValueError(
-                f"{shown} would cut documents anywhere and let each see those before it in its sequence\n"
-                "'bfd' fills sequences as well and keeps documents whole and apart"
+                f"is {shown}, which runs documents into each other\n"
+                "'bfd' fills sequences nearly as well and keeps documents whole and apart"
             )
         return "none" if value is False else value
 

@@ -79,7 +79,7 @@ class Eval(Section):
         named = [t for t in self.tasks if not is_task_file(t)]
         if named and not self.revisions:
             raise ValueError(
-                f"tasks: '{named[0]}' reads a dataset of the Hub, which may change\n"
+                f"tasks names '{named[0]}', whose dataset on the Hub may change\n"
                 f"name it in 'revisions', as in {{owner/name: {UNPINNED}}}; 'mxt pin' looks up its commit"
             )
         if self.gate and self.gate.task not in self.task_names:

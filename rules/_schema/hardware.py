@@ -65,8 +65,7 @@ class Mi300xFamily(Hardware):
         if missing:
             raise ValueError(
                 f"lacks {', '.join(missing)}\n"
-                f"the MI300X family runs with {len(MI300X_ENV)} variables: change a value and keep the name, "
-                "or leave 'env' out for their usual values"
+                "the MI300X family keeps all eight: change a value and keep its name, or leave 'env' out"
             )
         return value
 

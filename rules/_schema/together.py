@@ -6,8 +6,10 @@ says what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mxt.errors import did_you_mean
 from rules._devices import DEVICES, family_of
 from rules._known_models import KNOWN, Shape
 from rules._schema.autotune import AMD_ATTENTION, GPU_ATTENTION, NVIDIA_ATTENTION
@@ -34,25 +36,39 @@ def check_together(recipe: Schema) -> None:
 
 
 def check_files(recipe: Schema, package: Any) -> None:
-    """Raises ValueError where what judges the model is also trained on, under whatever name.
+    """Raises ValueError where files are missing, or judge the model and are trained on, under whatever name.
 
     package: what config() knows of the package. Equal rows in different files are found by the gate.
     """
-    if recipe.eval is None or not recipe.eval.files:
-        return
-    judged = {which: name for name, which in package.files(recipe.eval.files).items()}
+    init, data, judge = recipe.model.init, recipe.data, recipe.eval
     trained = {
-        "data.files": recipe.data.files if recipe.data else None,
-        "model.init.corpus": recipe.model.init.corpus if recipe.model.init else None,
+        "data.files": data.files if data else None,
+        "model.init.corpus": init.corpus if init else None,
     }
+    judged = {which: name for name, which in _files("eval.files", judge.files if judge else None, package)}
     for field, patterns in trained.items():
-        for name, which in package.files(patterns or ()).items():
+        for name, which in _files(field, patterns, package):
             if which in judged:
                 other = "" if judged[which] == name else f", there called '{name}'"
                 raise ValueError(
                     f"eval.files names '{judged[which]}', and {field} does, too{other}\n"
-                    "judged on rows that it was trained on, a model looks better than it is: keep some apart"
+                    "judged on what it was trained on, a model looks better than it is: keep rows apart"
                 )
+
+
+def _files(field: str, patterns: Sequence[str] | None, package: Any) -> Iterator[tuple[str, object]]:
+    """The files that a field names, each with what tells it from others."""
+    for pattern in patterns or ():
+        try:
+            found = package.files(pattern)
+        except ValueError as error:
+            raise ValueError(f"{field} {error}") from None
+        if not found:
+            raise ValueError(
+                f"{field} '{pattern}' matches no file{did_you_mean(pattern, package.files('**'))}\n"
+                "a pattern is for files of this package, without its folder's name; * and ** stand for more"
+            )
+        yield from found.items()
 
 
 def _training(recipe: Schema, train: Train) -> None:
@@ -161,8 +177,8 @@ def _sizes(recipe: Schema, name: str, model: Shape) -> None:
         raise ValueError(f"model.kind is 'vision_language', and {name} reads no pictures")
     if model.code and recipe.model.trust_remote_code is None:
         raise ValueError(
-            f"model.hub.repo {name} comes with Python files of its own, which would run here\n"
-            "write 'trust_remote_code: unpinned' into 'model'; 'mxt pin' shows the files and their digest"
+            f"model.hub.repo {name} brings Python files that would run here\n"
+            "write 'trust_remote_code: unpinned' into 'model'; 'mxt pin' shows the files"
         )
 
 
@@ -184,8 +200,7 @@ def _device(recipe: Schema, hardware: Hardware) -> None:
     if "fp8" in scheme and not device.fp8:
         raise ValueError(
             f"quantize.scheme '{scheme}' needs matrix units for FP8, and the {family} has none\n"
-            "leave 'quantize' out, take 'mxfp4_weight_only', or a recipe for a device with FP8: "
-            + ", ".join(name for name, d in DEVICES.items() if d.fp8)
+            "take 'mxfp4_weight_only', leave 'quantize' out, or quantize on a device with FP8"
         )
     if scheme == "mxfp4" and not device.mxfp4:
         raise ValueError(
