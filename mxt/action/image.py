@@ -10,6 +10,7 @@ ARCHITECTURES = ("amd64", "arm64")
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_DEFAULT = "docker.io"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._/:-]*\Z")
 
 
@@ -42,15 +43,27 @@ class Image(NamedTuple):
         return f"linux/{self.arch}@{self.digest}"
 
     @property
+    def registry(self) -> str:
+        """The host that its name begins with. Names without one have always meant docker.io."""
+        first, slash, _ = self.name.partition("/")
+        return first if slash and (first == "localhost" or "." in first or ":" in first) else _DEFAULT
+
+    @property
     def repository(self) -> str:
-        """The name without its tag."""
-        head, slash, last = self.name.rpartition("/")
-        return f"{head}{slash}{last.partition(':')[0]}"
+        """The name without host and tag, as the registry knows it."""
+        path = self.name.removeprefix(f"{self.registry}/")
+        head, slash, last = path.rpartition("/")
+        path = f"{head}{slash}{last.partition(':')[0]}"
+        return f"library/{path}" if self.registry == _DEFAULT and "/" not in path else path
+
+    @property
+    def tag(self) -> str:
+        return self.name.rpartition("/")[2].partition(":")[2] or "latest"
 
     @property
     def reference(self) -> str:
         """What to pull: exactly this image, whatever its tag has come to mean."""
-        return f"{self.repository}@{self.digest}"
+        return f"{self.registry}/{self.repository}@{self.digest}"
 
 
 def problem_of_digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""mxt toolchain: write the lock of an environment, or hold the environment against its lock."""
+"""mxt toolchain: write the lock of an environment, or hold the environment against it; pin images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mxt.cli.options import add_workspace
-from mxt.errors import EXIT_OK, MxtError, ToolchainError, UsageError
+from mxt.errors import EXIT_OK, ToolchainError, UsageError
 from mxt.words import plural
 
 EXAMPLES = """
@@ -20,6 +20,9 @@ examples:
   mxt toolchain check --lock FILE            without a workspace
   mxt toolchain lock //:cpu_py311            what a new lock would change
   mxt toolchain lock //:cpu_py311 --write    write it
+  mxt toolchain pin //:rocm_primus           which image does its tag stand for now?
+  mxt toolchain pin //:rocm_primus --write   write its digest into the MXTBUILD
+  mxt toolchain pin //:mine --local          the same of an image built here
 
 A lock holds the closure of a requirements file (by default the one beside it: x.lock.json, x.txt),
 as installed in the environment that runs mxt. Actions see that closure and nothing else.
@@ -47,7 +50,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--from", dest="pins", metavar="FILE", help="lock: the requirements to lock, name==version a line"
     )
     parser.add_argument(
-        "--write", action="store_true", help="lock: write the file (default: show what would change)"
+        "--write", action="store_true", help="lock, pin: write the file (default: show what would change)"
+    )
+    parser.add_argument(
+        "--local",
+        action="store_true",
+        help="pin: ask podman or docker for the image that is here, no registry",
     )
     parser.add_argument("--contents", action="store_true", help="check: read every installed file")
     add_workspace(parser)
@@ -55,10 +63,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     if args.what == "pin":
-        raise MxtError(
-            "not implemented yet: mxt toolchain pin, which looks up the digest of a container image",
-            hint="write the digest into the toolchain's 'digest' by hand",
-        )
+        from mxt.cli.toolchain_pin import pin
+
+        return pin(args)
+    if args.local:
+        raise UsageError("--local goes with 'pin'", hint="mxt toolchain pin LABEL --local")
     if args.lock and args.labels:
         raise UsageError("both --lock and a label were given", hint="name the toolchain in one way")
     places = [_Place(Path(args.lock), args.lock)] if args.lock else list(_of_labels(args))
@@ -88,11 +97,13 @@ def _of_labels(args: Namespace) -> Iterator[_Place]:
             if args.labels:
                 raise UsageError(f"'{label}' is a {raw.rule}, not a toolchain", where=raw.where)
             continue
+        if "lock" not in raw.attrs and not args.labels:
+            continue
         if "lock" not in raw.attrs:
             raise ToolchainError(
-                f"'{label}' is a container image, which this mxt cannot check yet",
+                f"'{label}' is a container image: it has no lock, its digest is its pin",
                 where=raw.where,
-                hint="name a toolchain that has a lock",
+                hint=f"mxt toolchain pin {label} asks what its tag stands for today",
             )
         found = True
         shown = f"{package}/{raw.attrs['lock']}".lstrip("/")

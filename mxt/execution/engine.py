@@ -115,7 +115,7 @@ def find_image(engine: Engine, image: Image) -> str:
     for identity, digests, names in _images(engine):
         if image.digest in digests or image.digest == f"sha256:{identity}":
             return _of_architecture(engine, image, identity)
-        if any(_same_name(n, image.name) for n in names):
+        if any(_same_name(n, image) for n in names):
             same_name += sorted(digests)
     other = f"\n    the image of this name that is here is another: {same_name[0]}" if same_name else ""
     raise ToolchainError(
@@ -209,12 +209,10 @@ def _of_architecture(engine: Engine, image: Image, identity: str) -> str:
     return identity
 
 
-def _same_name(local: str, name: str) -> bool:
-    """Whether a local image's full name is meant by a short one."""
-    local = local.partition("@")[0]
-    short = name.rpartition("/")[0] + "/" + name.rpartition("/")[2].partition(":")[0]
-    plain = local.rpartition("/")[0] + "/" + local.rpartition("/")[2].partition(":")[0]
-    return plain.lstrip("/") == short.lstrip("/") or plain.endswith("/" + short.lstrip("/"))
+def _same_name(local: str, image: Image) -> bool:
+    """Whether a local image has the name of the pinned one; docker shortens what is from docker.io."""
+    found = Image("", local.partition("@")[0], "")
+    return (found.registry, found.repository) == (image.registry, image.repository)
 
 
 def ask(argv: Sequence[str], seconds: float = _SECONDS) -> subprocess.CompletedProcess[str]:

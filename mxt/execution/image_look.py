@@ -57,8 +57,8 @@ def container(image: Image, *, python: bool, bash: bool) -> Container:
             image, "has no 'python3' on its PATH", f"stages run on the image's own Python {least} or newer"
         )
     if python and seen.python < LEAST:
-        found = ".".join(map(str, seen.python))
-        raise _lacks(image, f"has Python {found}", f"stages need {least} or newer")
+        version = ".".join(map(str, seen.python))
+        raise _lacks(image, f"has Python {version}", f"stages need {least} or newer")
     if bash and not seen.bash:
         raise _lacks(image, "has no 'bash' on its PATH", "genrules run it")
     return found
