@@ -73,8 +73,7 @@ class Mi300xFamily(Hardware):
     def _architecture(self) -> Mi300xFamily:
         arch = DEVICES[family_of(self.platform) or "mi300x"].arch
         if self.env["PYTORCH_ROCM_ARCH"] != arch:
-            # a default that the recipe did not write follows the device
-            if self.env == MI300X_ENV:
+            if "env" not in self.model_fields_set:  # the usual values follow the device
                 object.__setattr__(self, "env", {**self.env, "PYTORCH_ROCM_ARCH": arch})
             else:
                 given = self.env["PYTORCH_ROCM_ARCH"]

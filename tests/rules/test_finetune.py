@@ -110,11 +110,24 @@ def test_rows_per_shard_cuts_files(ws: Workspace) -> None:
     assert stages(ws, recipe, "//p:x.pack")["shards"] == ["0000", "0001", "0002", "0003"]
 
 
-def test_an_unknown_platform_asks_for_a_toolchain(ws: Workspace) -> None:
-    ws.write("p/x.yaml", json.dumps({**WHOLE, "hardware": {"platform": "abacus"}}))
+def test_a_device_without_a_toolchain_takes_one_of_your_own(ws: Workspace) -> None:
+    """Radeon and MI250X: what they run in, and the platform, are the workspace's to declare."""
+    hardware = {"platform": "gfx1201", "gpus": 2}
+    recipe = {**WHOLE, "hardware": hardware, "train": {**TRAIN, "parallel": "ddp"}}
+    ws.write("p/x.yaml", json.dumps(recipe))
     done = ws.run("build", "-n", "//p:x")
-    assert done.code == 1
-    assert "x.yaml: no toolchain is known for platform 'abacus'" in done.err
+    assert (done.code, "nothing is known to run on 'gfx1201'" in done.err) == (1, True)
+    build = 'load("@mxt//rules:finetune.mxt", "finetune")\n'
+    build += 'finetune(name = "x", recipe = "x.yaml", toolchain = "//:radeon")\n'
+    ws.write("p/MXTBUILD", build)
+    root = (REPOSITORY / "MXTBUILD").read_text()
+    root += 'toolchain(name = "radeon", image = "rocm/pytorch:x", digest = "unpinned")\n'
+    ws.write("MXTBUILD", root)
+    done = ws.run("build", "-n", "//p:x")
+    assert (done.code, "no target or file '//:gfx1201_2x'" in done.err) == (1, True), done.err
+    root += 'platform(name = "gfx1201_2x", arch = "gfx1201", compute_units = 64, gpus = 2, world_size = 2)\n'
+    ws.write("MXTBUILD", root)
+    assert "train" in stages(ws, recipe)
 
 
 def test_rows_of_one_shard_stop_and_say_where(ws: Workspace) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from rules._devices import DEVICES, MI300X_ENV
 from rules.recipe import Schema
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
@@ -151,6 +152,53 @@ def test_packing_is_named_or_switched_off(given: object, kept: str) -> None:
     data = Schema.model_validate(changed("data.pack.strategy", given)).data
     assert data
     assert data.pack.strategy == kept
+
+
+def hardware(platform: str, **fields: Any) -> Any:
+    return Schema.model_validate(changed("hardware", {"platform": platform, "gpus": 1, **fields})).hardware
+
+
+@pytest.mark.parametrize(
+    ("platform", "arch"),
+    [("mi300x", "gfx942"), ("mi325x", "gfx942"), ("mi350x", "gfx950"), ("mi355x", "gfx950")],
+)
+def test_the_eight_variables(platform: str, arch: str) -> None:
+    """By default their usual values; a value may change and a name may not go; others may be added."""
+    usual = hardware(platform).env
+    assert usual == {**MI300X_ENV, "PYTORCH_ROCM_ARCH": arch}
+    assert len(usual) == 8
+    own = {**usual, "NVTE_CK_IS_V3_ATOMIC_FP32": "0", "A": "b"}
+    assert hardware(platform, env=own).env == own
+    for name in usual:
+        less = {n: v for n, v in usual.items() if n != name}
+        made = changed("hardware", {"platform": platform, "gpus": 1, "env": less})
+        assert f"lacks {name}\n" in refusal(made)
+    other = {**usual, "PYTORCH_ROCM_ARCH": "gfx90a"}
+    said = f"env.PYTORCH_ROCM_ARCH is gfx90a, and the {platform} is {arch}"
+    assert said in refusal(changed("hardware", {"platform": platform, "gpus": 1, "env": other}))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_each_family_takes_its_own_numbers_of_gpus(device: str) -> None:
+    gpus = DEVICES[device].gpus
+    for count in range(10):
+        made = changed("hardware", {"platform": device, "gpus": count})
+        if count > 1:
+            made = {k: v for k, v in made.items() if k not in ("train", "autotune", "quantize")}
+            del made["eval"]["gate"]
+        elif not DEVICES[device].fp8:
+            del made["quantize"]
+        made.pop("autotune", None) if "train" not in made else made["autotune"].update(attention=["sdpa"])
+        if count in gpus:
+            assert Schema.model_validate(made).hardware.gpus == count
+        else:
+            assert f"gpus is {count}, on the {device} it must be {DEVICES[device].allowed}" in refusal(made)
+
+
+def test_a_platform_may_be_a_variant_of_a_device() -> None:
+    assert hardware("h100_pcie").platform == "h100_pcie"
+    assert hardware("h100").env == {}
+    assert Schema.model_validate(changed("hardware", {"platform": "cpu_avx512"})).hardware.gpus == 0
 
 
 def test_hub_data_has_no_rows_per_shard() -> None:
