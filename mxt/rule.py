@@ -22,8 +22,9 @@ A rule is one file, `rules/<name>.py`; in an MXTBUILD it appears as the function
 
 Module-level names the engine reads: `Attrs`, `actions`, and optionally `VERSION` (an integer,
 raised when behaviour changes; without it the module's bytes are keyed), `KEYED` and `UNKEYED`
-(dotted recipe fields that the rule reads), `DATA` (files beside the module that it reads) and
-`TEST = True` (its output "verdict" is JSON {"passed": bool, "summary": str}).
+(dotted recipe fields that the rule reads), `DATA` (files beside the module that it reads),
+`TEST = True` (its output "verdict" is JSON {"passed": bool, "summary": str}) and `ESTIMATE` (the name of a
+module of the folder that says what a target will cost, see `mxt.estimates`; it is in no key).
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mxt.graph.target import Target
 
 VERSION = 1
+ESTIMATE = "_estimate.fetch_data"
 KEYED = ("data.hub.repo", "data.hub.revision", "data.hub.files")
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mxt.graph.target import Target
 
 VERSION = 1
+ESTIMATE = "_estimate.model"
 KEYED = ("model.hub.repo", "model.hub.revision", "model.trust_remote_code")
 WEIGHTS = ("model*.safetensors", "*.safetensors")  # the first that finds something
 COMPANIONS = (

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mxt.graph.target import Target
 
 VERSION = 1
+ESTIMATE = "_estimate.model"
 KEYED = (
     "meta.seed",
     "model.init.vocab_size",

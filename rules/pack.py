@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYED", "UNKEYED", "VERSION", "Attrs", "actions", "pack"]
 VERSION = 1
+ESTIMATE = "_estimate.pack"
 KEYED = (
     "model.trust_remote_code",
     "data.pack.max_length",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mxt.graph.target import Target
 
 VERSION = 1
+ESTIMATE = "_estimate.pretrain"
 KEYED = (
     "meta.seed",
     "model.pretrain.steps",

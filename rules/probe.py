@@ -14,6 +14,7 @@ from mxt.rule import Attributes, Config, Label, Refusal, Resources, Run, StageEr
 from rules._refusals import on_gpu
 
 VERSION = 1
+ESTIMATE = "_estimate.probe"
 KEYED = (
     "meta.seed",
     "hardware.gpus",

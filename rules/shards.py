@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYED", "UNKEYED", "VERSION", "Attrs", "actions", "read_shard"]
 VERSION = 1
+ESTIMATE = "_estimate.shards"
 KEYED = (
     "data.format",
     "data.on_bad_rows",

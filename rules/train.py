@@ -9,6 +9,7 @@ from mxt.rule import Attributes, Config, Label, Resources, Run, StageError, Targ
 from rules._refusals import training
 
 VERSION = 1
+ESTIMATE = "_estimate.train"
 KEYED = (
     "meta.seed",
     "hardware.gpus",

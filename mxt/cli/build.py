@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mxt.cli import glance
 from mxt.cli.glance import null_line
 from mxt.cli.options import add_building, add_labels, add_watch, add_workspace
-from mxt.errors import EXIT_OK
+from mxt.errors import EXIT_OK, UsageError
 
 if TYPE_CHECKING:
     from mxt.cli.session import Session
@@ -24,6 +24,7 @@ examples:
   mxt build //recipes:tiny_sft_lora.train    one stage and what it needs
   mxt build //...                        every target not tagged "manual"
   mxt build -n //...                     what would run, and under which keys
+  mxt build -n --estimate //recipes:x    what that would take: GPU memory, hours, money
   mxt build -k -j4 //data:all            after failures too, four at a time
   mxt build //x --events build.jsonl     for CI: one JSON object an event
   mxt build //recipes:x --watch          again whenever what it reads changes
@@ -35,12 +36,24 @@ examples:
 def add_arguments(parser: ArgumentParser) -> None:
     add_labels(parser)
     parser.add_argument("-n", "--dry-run", action="store_true", help="show what would run; run nothing")
+    parser.add_argument(
+        "--estimate",
+        action="store_true",
+        help="with -n: time, memory and money instead of keys, as far as rules can tell before a run",
+    )
+    parser.add_argument("--json", action="store_true", help="with --estimate: for programs")
     add_building(parser)
     add_watch(parser)
     add_workspace(parser)
 
 
 def run(args: Namespace) -> int:
+    if args.estimate and not args.dry_run:
+        raise UsageError("--estimate runs nothing: give it with -n")
+    if args.json and not args.estimate:
+        raise UsageError("--json belongs to --estimate", hint="a build's events: --events FILE")
+    if args.watch and args.estimate:
+        raise UsageError("--estimate and --watch: give one of them")
     if args.watch:
         from mxt.cli.watch import watch
 
@@ -55,6 +68,11 @@ def _build(args: Namespace, seen: Seen | None) -> int:
     from mxt.cli.shortcut import Shortcut
 
     session = Session(args)
+    if args.estimate:
+        from mxt.cli.estimate import show_estimate
+
+        session.make_folders()
+        return show_estimate(session, session.analyse(session.resolve(args.labels)), as_json=args.json)
     shortcut = Shortcut(session, args)
     if seen is not None:
         seen.session = session

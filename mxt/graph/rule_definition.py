@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mxt.errors import LoadError, UsageError, did_you_mean
 from mxt.rule import ConfigMark, LabelMark
+
+if TYPE_CHECKING:
+    from mxt.estimates import Asked, Estimate
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,7 @@ class RuleDefinition:
 
     labels: attributes that hold a label or a list of labels. configs: those that hold a recipe.
     implementation: what stands for the code in the key, {"version": n} or {"digest": hex}.
+    estimate: what a target will cost, before it runs; imports its module when it is called.
     """
 
     name: str
@@ -29,6 +33,7 @@ class RuleDefinition:
     implementation: Mapping[str, Any]
     test: bool
     effect: bool
+    estimate: Callable[[Asked], Estimate] | None = None
 
     @classmethod
     def of(cls, name: str, module: ModuleType, digest: Callable[[tuple[str, ...]], str]) -> RuleDefinition:
@@ -57,6 +62,7 @@ class RuleDefinition:
             else {"digest": digest(tuple(getattr(module, "DATA", ())))},
             test=bool(getattr(module, "TEST", False)),
             effect=bool(getattr(module, "EFFECT", False)),
+            estimate=_estimator(name, module),
         )
 
     def validate(self, name: str, attrs: Mapping[str, Any], where: str) -> Any:
@@ -117,6 +123,30 @@ class Projection(dict[str, Any]):
             where=self._where,
             hint=f"add '{field}' to KEYED or UNKEYED in the rule",
         )
+
+
+def _estimator(name: str, module: ModuleType) -> Callable[[Asked], Estimate] | None:
+    """The function `estimate` of the module that a rule names as ESTIMATE; None without one."""
+    named = getattr(module, "ESTIMATE", None)
+    if named is None:
+        return None
+    full = f"{module.__name__.rpartition('.')[0]}.{named}"
+
+    def estimate(asked: Asked) -> Estimate:
+        import importlib
+
+        try:
+            function = importlib.import_module(full).estimate
+        except (ImportError, AttributeError, SyntaxError) as error:
+            raise UsageError(
+                f"rule '{name}' names ESTIMATE = '{named}', which cannot be used: {error}",
+                where=str(module.__file__),
+                hint="name a module of the rule's folder that defines estimate(asked)",
+            ) from None
+        found: Estimate = function(asked)
+        return found
+
+    return estimate
 
 
 def _marked(field: Any, mark: type) -> bool:
