@@ -130,11 +130,11 @@ def schedule(recipe: Mapping[str, Any], steps: int) -> dict[str, Any]:
     """What SFTConfig is told of the learning rate. steps: optimizer steps in all.
 
     wsd: linear warm-up, the peak, and for decay_ratio of the steps a straight line that would be at zero
-    one step after the last. No step after warm-up: constant, as a decay would divide by zero.
+    one step after the last. Where no step is left after warm-up nothing decays: it would divide by zero.
     """
     name, warmup = recipe["train.scheduler"], math.ceil(recipe["train.warmup_ratio"] * steps)
-    if warmup >= steps:
-        return {"lr_scheduler_type": "constant", "warmup_steps": warmup}
+    if name == "constant" or warmup >= steps:
+        return {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": warmup}
     if name != "wsd":
         return {"lr_scheduler_type": name, "warmup_steps": warmup}
     ratio = DECAY_RATIO if recipe["train.decay_ratio"] is None else recipe["train.decay_ratio"]

@@ -22,3 +22,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     folder = tmp_path_factory.mktemp("tiny")
     packed = tiny_model.make_packed(folder / "packed.parquet", 40)
     return Tiny(tiny_model.make_model(folder / "model"), packed)
+
+
+@pytest.fixture(scope="session")
+def mixture(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """The same with four experts in each layer, two of them for each token."""
+    return tiny._replace(model=tiny_model.make_model(tmp_path_factory.mktemp("mixture") / "model", experts=4))

@@ -16,7 +16,7 @@ import pytest
 from mxt.errors import StageError
 from mxt.rule import Run
 from rules.init_model import CHAT_TEMPLATE
-from rules.pretrain import learning_rate
+from rules.pretrain import expert_load, learning_rate, load_facts
 from tests.rules.stage import command, run_stage
 from tests.rules.tiny_model import WORDS
 
@@ -32,6 +32,14 @@ INIT: dict[str, Any] = {
     "model.init.max_position_embeddings": 64,
     "model.init.rope_theta": 1000.0,
     "model.init.tie_word_embeddings": True,
+    "model.init.experts.count": None,
+    "model.init.experts.per_token": None,
+    "model.init.experts.intermediate_size": None,
+}
+EXPERTS: dict[str, Any] = {
+    "model.init.experts.count": 4,
+    "model.init.experts.per_token": 2,
+    "model.init.experts.intermediate_size": 32,
 }
 PRETRAIN: dict[str, Any] = {
     "meta.seed": 7,
@@ -154,6 +162,47 @@ def test_pretraining_learns_and_reports_each_step(pretrained: Path, model: Path)
 def test_killed_and_resumed_pretraining_ends_in_the_same_bytes(
     tmp_path: Path, pretrained: Path, model: Path, corpus: Path
 ) -> None:
+    kill_and_resume(tmp_path, model, corpus)
+    steps = [
+        json.loads(x)["step"] for x in (tmp_path / "second/evidence/metrics.jsonl").read_text().splitlines()
+    ]
+    assert steps == list(range(1, 61))  # those before the kill came with the checkpoint
+    assert contents(tmp_path / "second/model") == contents(pretrained / "model")
+
+
+@pytest.mark.slow
+def test_a_mixture_of_experts_is_made_and_pretrained_alike_each_time(tmp_path: Path, corpus: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        made = [pool.submit(init, tmp_path / name, corpus, **EXPERTS) for name in ("one", "two")]
+    model, again = (m.result() for m in made)
+    assert contents(model) == contents(again)
+    config = json.loads((model / "config.json").read_text())
+    assert (config["model_type"], config["num_local_experts"]) == ("qwen3_moe", 4)
+    assert (config["num_experts_per_tok"], config["norm_topk_prob"]) == (2, True)
+
+    whole = tmp_path / "whole"
+    done = run_stage("rules.pretrain:pretrain", whole, pretrain_task(model, corpus))
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(x) for x in (whole / "evidence/metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["loss"] < lines[0]["loss"] - 1
+    sums = [p for p in json.loads((whole / "evidence/panels.json").read_text()) if "facts" in p]
+    shown = dict(sums[-1]["facts"])
+    assert shown["idlest expert at the end, of an even share"] != "0%"
+    kill_and_resume(tmp_path, model, corpus)
+    assert contents(tmp_path / "second/model") == contents(whole / "model")
+
+
+def test_the_share_of_an_expert() -> None:
+    import torch
+
+    one_layer = torch.tensor([[3.0, 2.0, 1.0, 0.0], [0.0, 9.0, 8.0, 1.0]])
+    assert expert_load((one_layer, one_layer), 2) == [1, 2, 1, 0] * 2
+    assert load_facts([]) == ()
+    assert [v for _, v in load_facts([1.0, 2.0, 1.0, 0.0])] == ["200%", "0%"]
+
+
+def kill_and_resume(tmp_path: Path, model: Path, corpus: Path) -> None:
+    """SIGKILL after a checkpoint of pre-training in first/; second/ goes on from there."""
     task = pretrain_task(model, corpus, progress=str(tmp_path / "progress"))
     argv, environment = command("rules.pretrain:pretrain", tmp_path / "first", dict(task))
     process = subprocess.Popen(argv, env=environment, cwd=tmp_path / "first/work", stdout=subprocess.DEVNULL)
@@ -172,12 +221,7 @@ def test_killed_and_resumed_pretraining_ends_in_the_same_bytes(
         pretrain_task(model, corpus, progress=str(tmp_path / "progress")),
     )
     assert done.returncode == 0, done.stderr
-    steps = [
-        json.loads(x)["step"] for x in (tmp_path / "second/evidence/metrics.jsonl").read_text().splitlines()
-    ]
-    assert steps == list(range(1, 61))  # those before the kill came with the checkpoint
     assert "resuming at step" in done.stdout
-    assert contents(tmp_path / "second/model") == contents(pretrained / "model")
 
 
 def test_the_learning_rate_rises_and_falls() -> None:

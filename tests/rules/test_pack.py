@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mxt.errors import StageError
 from mxt.rule import Run
 from rules._bins import best_fit_decreasing
-from rules.pack import IGNORED, Document, write_parquet
+from rules.pack import IGNORED, Document, split, write_parquet
 from tests.rules.data_run import chat
 from tests.rules.tiny_model import make_model
 
@@ -267,6 +267,41 @@ def test_an_overlong_row_is_truncated_unless_nothing_to_learn_is_left(tmp_path: 
     assert max(len(d.ids) for d in made.documents()) == CAPACITY
     assert made.report["truncated"] == 2
     assert made.report["dropped"] == {"nothing to learn within max_length": 1}
+
+
+@given(st.integers(1, 12), st.integers(1, 60))
+def test_a_cut_document_is_whole_and_learned_but_for_each_first_token(capacity: int, more: int) -> None:
+    length = capacity + more
+    ids = list(range(100, 100 + length))
+    pieces = split(document(ids, [IGNORED, *ids[1:]]), capacity)
+    assert [i for p in pieces for i in p.ids] == ids
+    for piece in pieces:
+        assert list(piece.labels) == [IGNORED, *piece.ids[1:]]
+    sizes = [len(p.ids) for p in pieces]
+    assert max(sizes) <= capacity
+    assert len(sizes) == -(-length // capacity)  # no more than needed
+    if capacity > 2:
+        assert min(sizes) > 1
+
+
+def test_an_overlong_text_is_cut_into_documents_of_their_own(
+    tmp_path: Path, model: Path, tokenizer: Any
+) -> None:
+    long = " ".join(["the big dog ran under a red tree"] * 20)
+    rows = [{"text": "the cat sat"}, {"text": long}]
+    with pytest.raises(StageError, match=r"more than data\.pack\.max_length 64") as caught:
+        Packed(tmp_path / "stop", model, rows)
+    assert "'split', 'truncate' or 'drop'" in caught.value.hint
+
+    made = Packed(tmp_path / "split", model, rows, overlong="split")
+    short, ids = ([*tokenizer(r["text"])["input_ids"], tokenizer.eos_token_id] for r in rows)
+    wanted = [ids[a : a + CAPACITY] for a in range(0, len(ids), CAPACITY)]
+    assert len(wanted) > 2
+    assert sorted(list(d.ids) for d in made.documents()) == sorted([short, *wanted])
+    report = made.report
+    assert (report["rows"], report["split"], report["documents"]) == (2, 1, 1 + len(wanted))
+    assert report["learned_tokens"] == report["tokens"] - report["documents"]
+    assert report["dropped"] == {}
 
 
 def test_a_sequence_longer_than_the_model_is_refused(tmp_path: Path, model: Path) -> None:

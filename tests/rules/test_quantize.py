@@ -97,6 +97,54 @@ def test_a_model_without_a_quantized_layer_is_no_result(tiny: Tiny, tmp_path: Pa
     assert "the result holds no quantized layer" in done.stderr
 
 
+@pytest.mark.slow
+def test_experts_are_quantized_each_and_none_is_left_without_a_scale(
+    mixture: Tiny, tmp_path: Path, extensions: Path
+) -> None:
+    """Calibrated on one row, which cannot reach all of them."""
+    from safetensors import safe_open
+
+    from mxt.errors import StageError
+    from rules._runtime import load_model
+
+    work = job(mixture, "fp8", extensions, **{"quantize.calibration_rows": 1})
+    done = run_stage("rules.quantize:quantize", tmp_path, work)
+    assert done.returncode == 0, done.stderr
+    check = json.loads((tmp_path / "evidence/check.json").read_text())
+    assert check["reloaded_difference"] <= check["tolerance"]
+    assert check["quantized_weights"] == 2 * (4 + 4 * 3)  # attention, and three matrices of each expert
+    assert check["quantized_part_of_experts"] == 1
+    assert 0.3 < check["quantized_part"] < 1
+    with safe_open(tmp_path / "model/model.safetensors", "pt") as weights:
+        kinds = {name: weights.get_slice(name).get_dtype() for name in weights.keys()}  # noqa: SIM118
+        scales = {
+            n: float(weights.get_tensor(n))
+            for n in kinds
+            if ".experts." in n and n.endswith("up_proj.input_scale")
+        }
+    assert kinds["model.layers.1.mlp.experts.3.down_proj.weight"] == "F8_E4M3"
+    assert kinds["model.layers.1.mlp.gate.weight"] == "F32"  # the router
+    assert len(scales) == 8
+    assert all(s < 0.5 for s in scales.values())  # 1.0 is what no row reached
+    assert len({s for n, s in scales.items() if "layers.0." in n}) == 1
+    with pytest.raises(StageError, match="is a quantized mixture of experts, which transformers would load"):
+        load_model(tmp_path / "model")
+
+
+def test_experts_that_stay_large_are_said(tmp_path: Path) -> None:
+    from mxt.rule import Run
+    from rules.quantize import _tell_experts
+
+    run = Run(evidence=tmp_path)
+    _tell_experts(run, 1.0)
+    assert not (tmp_path / "panels.json").exists()
+    _tell_experts(run, 0.25)
+    (panel,) = json.loads((tmp_path / "panels.json").read_text())
+    assert panel["title"] == (
+        "Quantization: 75% of the experts' weights are as large as before (quantize.exclude)"
+    )
+
+
 def test_what_is_compared() -> None:
     """Rows together and alone must both be as they were; only Quark's simulation mixes the rows."""
     import torch

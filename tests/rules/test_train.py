@@ -100,15 +100,58 @@ def test_killed_twice_and_resumed_ends_in_the_same_bytes(tiny: Tiny, tmp_path: P
 
 @pytest.mark.slow
 def test_full_training_resumes_to_the_same_bytes(tiny: Tiny, tmp_path: Path) -> None:
-    whole = trained(tiny, tmp_path / "whole", lora=False, **LONG)
-    killed(tiny, tmp_path / "killed", 23, lora=False, **LONG)
-    assert trained(tiny, tmp_path / "killed", lora=False, **LONG) == whole
+    """As continued pre-training does it, struck while the learning rate decays."""
+    wsd = {**LONG, "train.method": "cpt", "train.scheduler": "wsd", "train.decay_ratio": 0.4}
+    whole = trained(tiny, tmp_path / "whole", lora=False, **wsd)
+    killed(tiny, tmp_path / "killed", 23, lora=False, **wsd)
+    assert trained(tiny, tmp_path / "killed", lora=False, **wsd) == whole
     assert summary(tmp_path / "killed")["resumed_from"] == 20
+    rates = [
+        json.loads(x)["lr"] for x in (tmp_path / "killed/evidence/metrics.jsonl").read_text().splitlines()
+    ]
+    assert [round(rate / 1e-2, 3) for rate in rates] == [1, 1, 1, 0.6, 0.1]  # of steps 5, 10, ...
     assert set(whole) == {p.name for p in tiny.model.iterdir()}
     assert json.loads(whole["config.json"]).get("use_cache") == json.loads(
         (tiny.model / "config.json").read_text()
     ).get("use_cache")
     assert whole["model.safetensors"] != (tiny.model / "model.safetensors").read_bytes()
+
+
+ATTENTION_AND_EXPERTS = {
+    "train.lora.targets": ["q_proj", "gate_up_proj", "down_proj"],
+    "train.lora.dropout": 0.0,
+}
+
+
+@pytest.mark.slow
+def test_adapters_of_experts_resume_to_the_same_bytes_and_merge(mixture: Tiny, tmp_path: Path) -> None:
+    import torch
+    from peft import PeftModel
+    from safetensors import safe_open
+
+    from rules._runtime import load_model, load_tuned
+
+    whole = trained(mixture, tmp_path / "whole", **LONG, **ATTENTION_AND_EXPERTS)
+    killed(mixture, tmp_path / "killed", 18, **LONG, **ATTENTION_AND_EXPERTS)
+    assert trained(mixture, tmp_path / "killed", **LONG, **ATTENTION_AND_EXPERTS) == whole
+    assert summary(tmp_path / "killed")["resumed_from"] == 15
+    config = json.loads(whole["adapter_config.json"])
+    assert config["target_modules"] == ["q_proj"]
+    assert config["target_parameters"] == ["experts.down_proj", "experts.gate_up_proj"]
+
+    adapter = tmp_path / "whole/adapter"
+    with safe_open(adapter / "adapter_model.safetensors", "pt") as file:
+        trained_names = [n for n in file.keys() if "lora_B" in n and file.get_tensor(n).abs().max() > 0]  # noqa: SIM118
+    assert len(trained_names) == 3 * 2  # in each of two layers
+    ids = torch.arange(40).reshape(2, 20) + 5
+    apart = PeftModel.from_pretrained(load_model(mixture.model), str(adapter)).eval()
+    with torch.no_grad():
+        base, beside, merged = (
+            model(input_ids=ids).logits
+            for model in (load_model(mixture.model), apart, load_tuned(mixture.model, adapter).eval())
+        )
+    assert torch.allclose(merged, beside, atol=1e-4)
+    assert (beside - base).abs().max() > 0.1
 
 
 @pytest.mark.slow
@@ -224,6 +267,59 @@ def test_a_lora_target_that_the_model_lacks_is_named(tiny: Tiny) -> None:
 
     with pytest.raises(StageError, match=r"no linear layer 'q_prj'.*did you mean 'q_proj'"):
         lora_config({**tiny_model.TRAIN_CONFIG, "train.lora.targets": ["q_prj"]}, load_model(tiny.model))
+
+
+def test_what_a_mixture_of_experts_has_not_is_said(mixture: Tiny) -> None:
+    from mxt.errors import StageError
+    from rules._runtime import load_model
+    from rules._training import lora_config
+
+    model = load_model(mixture.model)
+    with pytest.raises(
+        StageError, match=r"no linear layer 'gate_proj'.*did you mean 'gate_up_proj'"
+    ) as caught:
+        lora_config({**tiny_model.TRAIN_CONFIG, "train.lora.targets": ["q_proj", "gate_proj"]}, model)
+    assert caught.value.hint == (
+        "it has k_proj, o_proj, q_proj, v_proj; its experts, all of a layer in one: down_proj, gate_up_proj"
+    )
+    dropout = {**tiny_model.TRAIN_CONFIG, **ATTENTION_AND_EXPERTS, "train.lora.dropout": 0.1}
+    with pytest.raises(StageError, match="cannot be applied to experts"):
+        lora_config(dropout, model)
+    attention = lora_config({**tiny_model.TRAIN_CONFIG, "train.lora.targets": ["q_proj"]}, model)
+    assert attention.target_parameters is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "warmup", "scheduler", "decay", "expected"),
+    [
+        (20, 0.1, "wsd", 0.25, [0, 0.5, *[1] * 14, 0.8, 0.6, 0.4, 0.2]),
+        (20, 0.0, "wsd", None, [*[1] * 19, 0.5]),
+        (3, 0.5, "wsd", 0.5, [0, 0.5, 1]),  # rounded up, both would be more than all steps
+        (4, 1.0, "wsd", 0.0, [0, 0.25, 0.5, 0.75]),
+        (4, 0.5, "constant", None, [0, 0.5, 1, 1]),
+        (4, 0.0, "wsd", 0.0, [1, 1, 1, 1]),
+        (4, 0.0, "linear", None, [1, 0.75, 0.5, 0.25]),
+    ],
+)
+def test_the_learning_rate(
+    steps: int, warmup: float, scheduler: str, decay: float | None, expected: list[float]
+) -> None:
+    import torch
+    from transformers import get_scheduler
+
+    from rules._training import schedule
+
+    recipe = {"train.warmup_ratio": warmup, "train.scheduler": scheduler, "train.decay_ratio": decay}
+    told = schedule(recipe, steps)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    name, more = told["lr_scheduler_type"], told.get("lr_scheduler_kwargs", {})
+    plan = get_scheduler(name, optimizer, told["warmup_steps"], steps, more)
+    rates = []
+    for _ in range(steps):
+        optimizer.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+        plan.step()
+    assert [round(r, 3) for r in rates] == expected
 
 
 def test_model_folders_that_are_none_are_named(tiny: Tiny, tmp_path: Path) -> None:

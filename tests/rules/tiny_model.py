@@ -21,11 +21,18 @@ def sentence(rng: random.Random, words: int) -> str:
     return " ".join(rng.choices(WORDS, k=words))
 
 
-def make_model(folder: Path, *, layers: int = 2, hidden: int = 64, seed: int = 0) -> Path:
-    """A model folder with random weights, float32, as save_pretrained writes it."""
+def make_model(
+    folder: Path, *, layers: int = 2, hidden: int = 64, seed: int = 0, experts: int | None = None
+) -> Path:
+    """A model folder with random weights, float32, as save_pretrained writes it. experts: in each layer."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+    from transformers import (
+        AutoModelForCausalLM,
+        PreTrainedTokenizerFast,
+        Qwen3Config,
+        Qwen3MoeConfig,
+    )
 
     rng = random.Random(0)
     raw = Tokenizer(models.BPE())
@@ -45,7 +52,10 @@ def make_model(folder: Path, *, layers: int = 2, hidden: int = 64, seed: int = 0
     )
     tokenizer.chat_template = TEMPLATE
     torch.manual_seed(seed)
-    config = Qwen3Config(
+    mixture: dict[str, Any] = {}
+    if experts:
+        mixture = {"num_experts": experts, "num_experts_per_tok": 2, "moe_intermediate_size": hidden // 2}
+    config = (Qwen3MoeConfig if experts else Qwen3Config)(
         vocab_size=len(tokenizer),
         hidden_size=hidden,
         intermediate_size=2 * hidden,
@@ -58,8 +68,9 @@ def make_model(folder: Path, *, layers: int = 2, hidden: int = 64, seed: int = 0
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
+        **mixture,
     )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -102,6 +113,7 @@ TRAIN_CONFIG: dict[str, Any] = {
     "train.weight_decay": 0.0,
     "train.scheduler": "cosine",
     "train.warmup_ratio": 0.1,
+    "train.decay_ratio": None,
     "train.max_grad_norm": 1.0,
     "train.determinism": "strict",
     "train.dtype": "float32",
