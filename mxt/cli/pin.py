@@ -34,6 +34,8 @@ All or nothing: where one look-up fails, nothing is written, unless --keep-going
 something is unpinned, and so does 'mxt pin' where something stays so.
 """
 
+LISTED = 60  # characters of a list that is shown and not counted
+
 
 @dataclass(frozen=True)
 class _Change:
@@ -239,7 +241,8 @@ def _text(value: str | Sequence[str]) -> str:
     if isinstance(value, str):
         digest = len(value) in (40, 64) and all(c in "0123456789abcdef" for c in value)
         return value[:SHOWN] if digest else value
-    return value[0] if len(value) == 1 else f"{len(value)} of them"
+    listed = ", ".join(value)
+    return listed if len(listed) <= LISTED or len(value) == 1 else f"{len(value)} files"
 
 
 def _show_code(change: _Change) -> None:

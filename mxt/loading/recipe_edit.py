@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 from collections.abc import Sequence
@@ -114,7 +115,7 @@ class RecipeEdit:
     def result(self) -> bytes:
         """The file's new bytes. Raises LoadError should they mean anything but what was set."""
         text, end = [], 0
-        for start, stop, new in sorted(self._changes):
+        for start, stop, new in sorted(self._changes, key=lambda change: change[:2]):
             text += [self._source[end:start], new]
             end = stop
         data = self._bom + "".join([*text, self._source[end:]]).encode()
@@ -168,31 +169,34 @@ class RecipeEdit:
         self._change(self._colon(path), self._line_end(stop), f"{' ' if rest else ''}{rest}{items}")
 
     def _block_list(self, path: tuple[str, ...], node: Any, value: Sequence[str]) -> None:
-        """Items that stay keep their lines; the others' lines become those of what replaces them."""
+        """Items that stay keep their lines, comments and all; the others' lines become those of new ones."""
         dash = " " * node.start_mark.column + "- "
-        old = [item.value if item.id == "scalar" else None for item in node.value]
-        staying = set(value) & set(old)
+        old = [item.value if item.id == "scalar" else "" for item in node.value]
+        staying = [text for text in old if text in value]
+        if staying != [text for text in value if text in staying]:
+            raise self._by_hand(path, value)  # they change places
         new = list(value)
         for item, text in zip(node.value, old, strict=True):
-            if text in staying:
-                before, new = _cut(new, str(text))
-                if before:
-                    raise self._by_hand(path, value)
-                continue
-            taken = []
+            before = []
             while new and new[0] not in staying:
-                taken.append(new.pop(0))
-            end = item.end_mark.index
-            if taken:
-                lines = f"\n{dash}".join(_scalar(v) for v in taken)
-                self._change(item.start_mark.index, end, lines)
-            elif not self._behind(end).strip():
-                first = self._source.rfind("\n", 0, item.start_mark.index) + 1
-                self._change(first, min(self._line_end(end) + len(self._newline), len(self._source)), "")
+                before.append(_scalar(new.pop(0)))
+            if text in staying:
+                new.pop(0)
+                start = item.start_mark.index
+                self._change(start, start, "".join(f"{line}\n{dash}" for line in before))
+            elif before:
+                self._change(item.start_mark.index, item.end_mark.index, f"\n{dash}".join(before))
             else:
-                raise self._by_hand(path, value)
-        if new:
-            raise self._by_hand(path, value)
+                self._drop_line(path, item, value)
+        end = self._line_end(node.value[-1].end_mark.index)
+        self._change(end, end, "".join(f"\n{dash}{_scalar(text)}" for text in new))
+
+    def _drop_line(self, path: tuple[str, ...], item: Any, value: Sequence[str]) -> None:
+        if self._behind(item.end_mark.index).strip():
+            raise self._by_hand(path, value)  # a comment would go with it
+        first = self._source.rfind("\n", 0, item.start_mark.index) + 1
+        last = self._line_end(item.end_mark.index) + len(self._newline)
+        self._change(first, min(last, len(self._source)), "")
 
     def _add(self, path: tuple[str, ...], value: str | Sequence[str], note: str) -> None:
         section = self._nodes.get(path[:-1])
@@ -216,18 +220,13 @@ class RecipeEdit:
             )
 
 
-def _cut(items: list[str], at: str) -> tuple[list[str], list[str]]:
-    """What comes before an item, and what comes behind it."""
-    place = items.index(at)
-    return items[:place], items[place + 1 :]
-
-
 def _scalar(value: str, style: str | None = None, *, in_list: bool = False) -> str:
     """A text as it stands in YAML: in quotes where it had some, or needs them."""
-    plain = _PLAIN.fullmatch(value) and not (in_list and re.search(r"[?\[\]{},]", value))
-    if style is None and plain and parse_yaml(f"- {value}".encode(), "").value == [value]:
-        return value
-    if style == "'" or (style is None and "'" not in value and value.isprintable()):
+    if style is None and _PLAIN.fullmatch(value) and not (in_list and re.search(r"[?\[\]{},]", value)):
+        with contextlib.suppress(LoadError):  # a commit of digits alone would be a number
+            if parse_yaml(f"- {value}".encode(), "").value == [value]:
+                return value
+    if style == "'" or (style is None and value.isprintable()):
         return "'" + value.replace("'", "''") + "'"
     import json
 

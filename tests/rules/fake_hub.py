@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,10 +22,10 @@ class Hub:
 
     gated: names whose files need TOKEN, and which tell their commits to all. hidden: names that need TOKEN
     for all. broken: paths served with other bytes. served: the paths of all downloads. asked: those of all
-    questions.
+    questions. when_asked: called at each of those.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, endpoint: str = "") -> None:
         self.repos: dict[tuple[str, str], dict[str, bytes]] = {}
         self.refs = {"main": COMMIT, "v1": OLDER}
         self.older: dict[tuple[str, str, str], dict[str, bytes]] = {}  # (kind, name, commit) -> other files
@@ -36,7 +36,8 @@ class Hub:
         self.password: str | None = None  # "user:password" that each request must carry
         self.served: list[str] = []
         self.asked: list[str] = []
-        self.endpoint = ""
+        self.endpoint = endpoint
+        self.when_asked: Callable[[], object] = lambda: None
 
 
 @contextmanager
@@ -88,6 +89,7 @@ def respond(hub: Hub, path: str, authorization: str, body: bool) -> tuple[int, d
     question = ""
     if parts[0] == "api":
         hub.asked.append(path.partition("?")[0])
+        hub.when_asked()
         kind, name, question = parts[1].removesuffix("s"), "/".join(parts[2:4]), parts[4]
         revision = unquote(parts[-1])
     else:
