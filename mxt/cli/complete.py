@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # of these verbs every word that is no option is a label: known without argparse, which costs 8 ms
 LABEL_VERBS = frozenset({"build", "test", "run", "explain", "doctor", "log"})
+_BUILDS = 10  # so many are offered
 FILES, FOLDERS = "\tfiles", "\tfolders"
 
 
@@ -45,10 +46,22 @@ def candidates(words: Sequence[str]) -> list[str]:
     if verb == "help" or verb not in VERBS:
         return []
     options = "--" not in before
+    _named_places(before)
     plain = not current.startswith("-") and not (options and before and before[-1].startswith("-"))
-    if verb in LABEL_VERBS and (plain or not options):
+    second = options and before[-2:-1] == ["--between"]  # the one option with two words
+    if verb in LABEL_VERBS and (plain or not options) and not second:
         return label_candidates(current)
     return _by_parser(_parser(verb), before, current, options=options)
+
+
+def _named_places(before: Sequence[str]) -> None:
+    """Labels come from another workspace or store that the line names, as if the environment named it."""
+    for option, variable in (("--workspace", "MXT_WORKSPACE"), ("--store", "MXT_STORE")):
+        for number, word in enumerate(before):
+            if word == option and number + 1 < len(before):
+                os.environ[variable] = before[number + 1]
+            elif word.startswith(f"{option}="):
+                os.environ[variable] = word.partition("=")[2]
 
 
 # ---- options and what is no label -------------------------------------------------------------------
@@ -69,6 +82,8 @@ def _by_parser(parser: ArgumentParser, before: Sequence[str], current: str, *, o
     if options and equals and name in by_name:
         return [f"{name}={v}" if v[0] != "\t" else v for v in _values(by_name[name], value)]
     taken = by_name.get(before[-1]) if options and before else None
+    if options and (pair := by_name.get("".join(before[-2:-1]))) is not None and pair.nargs == 2:
+        taken = pair
     if taken is not None and taken.nargs != 0:
         return _values(taken, current)
     if options and current.startswith("-"):
@@ -106,16 +121,38 @@ def _values(action: Action, current: str) -> list[str]:
     """What an option or a position may hold, by its choices or by what its help calls it."""
     if action.choices is not None:
         return [str(c) for c in action.choices if str(c).startswith(current)]
-    metavar = str(action.metavar or "")
+    metavar = action.metavar[0] if isinstance(action.metavar, tuple) else str(action.metavar or "")
     if metavar in ("DIR", "FOLDER"):
         return [FOLDERS]
     if metavar == "FILE":
         return [FILES]
     if metavar in ("RECEIPT", "RECIPE"):
         return [*label_candidates(current), FILES] if current[:1] in ("", "/", ":") else [FILES]
-    if metavar in ("LABEL", "TARGET", "QUERY", "EXPRESSION"):
+    if metavar in ("LABEL", "EXPR"):
         return label_candidates(current)
+    if metavar == "OLD":
+        return _builds(current)
+    if metavar == "PLAN":
+        return [*(label_candidates(current) if current[:1] in ("", "/", ":") else _builds(current)), FILES]
+    if "--recipe" in action.option_strings:
+        from mxt.loading.rule_modules import builtin_module
+
+        return [name for name in builtin_module("starters").starters() if name.startswith(current)]
     return []
+
+
+def _builds(current: str) -> list[str]:
+    """Words for the newest builds: by their order, and by identity once one begins to type it."""
+    place = _workspace()
+    if place is None:
+        return []
+    try:
+        names = sorted(os.listdir(f"{place[1]}/state/builds"), reverse=True)[:_BUILDS]
+    except OSError:
+        return []
+    words = ["last", *(f"last~{n}" for n in range(1, len(names)))] if names else []
+    identities = [name.removesuffix(".json").rpartition("-")[2] for name in names] if current else []
+    return [word for word in [*words, *identities] if word.startswith(current)]
 
 
 # ---- labels -----------------------------------------------------------------------------------------

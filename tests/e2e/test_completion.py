@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import select
@@ -125,11 +126,41 @@ def test_nothing_is_loaded_and_nothing_fails(known: Workspace) -> None:
     assert offered(known, "build", "//") == []
 
 
-def test_odd_metavars_offer_nothing_wrong() -> None:
-    """Whatever another verb calls its words, its completion does not raise."""
+# words that nobody can offer without looking into files: numbers, sizes, names that an action chose
+FREE = {"N", "SIZE", "log --action", "log --file"}
+
+
+def test_every_word_of_every_verb_is_offered_or_known_to_be_free(
+    known: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verb that calls its words by a new name shows up here, rather than as a Tab that does nothing."""
+    known.build(":top")
+    monkeypatch.chdir(known.root)
+    without = []
     for verb in VERBS:
         for action in _parser(verb)._actions:
-            _values(action, "")
+            name = f"{verb} {max(action.option_strings, key=len, default=action.dest)}"
+            if action.nargs != 0 and not FREE & {str(action.metavar), name} and not _values(action, ""):
+                without.append(f"{name} {action.metavar}")
+    assert without == []
+
+
+def test_builds_plans_and_recipes(known: Workspace) -> None:
+    known.build(":top")
+    known.build("//recipes:demo")
+    identity = json.loads(known.run("log", "--builds", "--json").out)["builds"][0]["build"]
+    assert offered(known, "explain", "--between", "") == ["last", "last~1"]
+    assert offered(known, "explain", "--between", "last", identity[:4]) == [identity]
+    assert offered(known, "plan", "show", "la") == ["last", "last~1", "\tfiles"]
+    assert offered(known, "plan", "pin", "//re") == ["//recipes:", "//recipes/", "\tfiles"]
+    assert offered(known, "query", "//:") == ["//:top"]
+    assert offered(known, "init", "--recipe", "tiny_sft_l") == ["tiny_sft_lora"]
+
+
+def test_labels_of_the_workspace_that_the_line_names(known: Workspace) -> None:
+    away = Workspace(known.home / "elsewhere", known.home)
+    assert offered(away, "build", "--workspace", str(known.root), "//:") == ["//:top"]
+    assert offered(away, "build", f"--workspace={known.root}", "//:") == ["//:top"]
 
 
 # ---- real shells ------------------------------------------------------------------------------------

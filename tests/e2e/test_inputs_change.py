@@ -93,8 +93,12 @@ def test_edited_and_put_back_while_it_runs(two: Workspace) -> None:
         two.write("one.txt", "one\n")
 
     result = during(two, change, code=1)
+    assert result.finished == {"//:first": "failed", "//:second": "skipped"}
+    assert "its input 'one.txt' changed while it ran, so nothing was recorded" in result.err
     nothing_recorded(two, result, "//:first")
-    through(two, "//:second")
+    # the bytes are what they were, and were never made into a result: it runs again
+    assert through(two, "//:second").executed == {"//:first", "//:second"}
+    assert two.read("mxt-out/second/s.txt") == "two\n"
 
 
 def test_same_size_same_time_other_bytes(two: Workspace) -> None:
