@@ -227,20 +227,46 @@ def micro_built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
     Nobody may change it: `micro` is a copy to work on.
     """
-    from tests.e2e.pipeline import ALL, MICRO, copied, stages, write_micro
+    from tests.e2e.pipeline import ALL, MICRO, stages, write_micro
+
+    def build(ws: Workspace) -> None:
+        assert stages(write_micro(ws.root, ws.home).build(MICRO)) == ALL
+
+    return _built_once(tmp_path_factory, "micro", build)
+
+
+@pytest.fixture(scope="session")
+def tiny_built(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The project's own tiny recipe, built as micro_built is: a minute, for slow tests."""
+    from tests.e2e.pipeline import stages, write_tiny
+
+    def build(ws: Workspace) -> None:
+        result = write_tiny(ws.root, ws.home).build("//recipes:tiny_sft_lora", timeout=900)
+        made = stages(result, "tiny_sft_lora")
+        assert {"init_model", "pretrain", "probe", "train", "eval_base", "eval", "gate", "quantize"} < made
+        assert set(result.finished.values()) == {"executed"}
+
+    return _built_once(tmp_path_factory, "tiny", build)
+
+
+def _built_once(
+    tmp_path_factory: pytest.TempPathFactory, name: str, build: Callable[[Workspace], None]
+) -> Workspace:
+    """A copy, for this process, of what the first process that wanted it has built."""
+    from tests.e2e.pipeline import copied
 
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
-    folder /= "micro"
+    folder /= name
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         built = Workspace(folder / "work space", folder / "home")
         if not (folder / "built").exists():
             if any(built.root.iterdir()):
-                pytest.fail("another process could not build the micro pipeline")
-            assert stages(write_micro(built.root, built.home).build(MICRO)) == ALL
+                pytest.fail(f"another process could not build '{name}'")
+            build(built)
             (folder / "built").touch()
     return copied(built, tmp_path_factory.mktemp("copy") / "work space")
 

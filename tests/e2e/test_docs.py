@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import REPOSITORY
+from tests.e2e.conftest import REPOSITORY, Workspace
 from tests.e2e.doc_pages import Reader, anchors, blocks, first_missing, links, pages
 
 SLOW = ("README.md", "docs/tutorial.md", "docs/sweep.md")  # they train
@@ -20,6 +21,16 @@ PAGES = sorted(
 @pytest.mark.parametrize("page", [p for p in pages() if p not in SLOW and blocks(p)])
 def test_what_a_page_says_works(page: str, tmp_path: Path) -> None:
     Reader(tmp_path).read(page)
+
+
+@pytest.mark.slow
+def test_the_readme(tiny_built: Workspace, tmp_path: Path) -> None:
+    """With the recipe built already, as test_pipeline_full builds it, too."""
+    reader = Reader(tmp_path)
+    for name in ("cache", "mxt-out"):
+        subprocess.run(["cp", "-a", tiny_built.root / name, f"{reader.clone}/"], check=True)
+    shutil.copytree(tiny_built.home / ".config", reader.home / ".config")
+    reader.read("README.md")
 
 
 @pytest.fixture(scope="module")

@@ -11,22 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Workspace
-from tests.e2e.pipeline import MICRO, RECIPE, edit, evidence, stages, tree_bytes, write_tiny
+from tests.e2e.pipeline import MICRO, RECIPE, edit, evidence, stages, tree_bytes
 
 pytestmark = pytest.mark.slow
 TINY = "//recipes:tiny_sft_lora"
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def tiny(tiny_built: Workspace) -> Workspace:
     """The tiny recipe, built."""
-    folder = tmp_path_factory.mktemp("tiny")
-    ws = write_tiny(folder / "work space", folder / "home")
-    result = ws.build(TINY, timeout=900)
-    made = stages(result, "tiny_sft_lora")
-    assert {"init_model", "pretrain", "probe", "train", "eval_base", "eval", "gate", "quantize"} < made
-    assert set(result.finished.values()) == {"executed"}
-    return ws
+    return tiny_built
 
 
 def test_progress_was_told_throughout(tiny: Workspace) -> None:
