@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -388,3 +389,31 @@ def test_an_engine_that_cannot_start_a_container_says_so(ws: Workspace, podman: 
         "error: //:x: no container engine serves here\n"
         "    podman: MXT_CONTAINER_ARGS cannot be read: No closing quotation\n"
     )
+
+
+def test_an_image_built_here_is_pinned_and_its_receipt_verifies(ws: Workspace, podman: Podman) -> None:
+    rest = """
+genrule(name = "x", toolchain = ":image", outs = ["x.txt"], cmd = "echo $$OF_THE_IMAGE > $@")
+bundle(name = "all", deps = [":x"], receipt = True)
+"""
+    declare(ws, podman, rest, "unpinned")
+    result = ws.run("toolchain", "pin", ":image", "--local", "--write")
+    assert result.out == (
+        f"//:image: {podman.name} for linux/amd64\n  unpinned -> {podman.digest}\nMXTBUILD: written\n"
+    ), result.err
+    ws.build(":all")
+    receipt = "mxt-out/all/receipt.dsse.json"
+    assert ws.run("verify", receipt).code == 0
+    statement = json.loads(base64.b64decode(json.loads(ws.read(receipt))["payload"]))
+    toolchains = [
+        d
+        for d in statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+        if d.get("annotations", {}).get("role") == "toolchain"
+    ]
+    assert toolchains == [
+        {
+            "annotations": {"kind": "image", "role": "toolchain"},
+            "digest": {"sha256": podman.digest.removeprefix("sha256:")},
+            "name": f"linux/amd64@{podman.digest}",
+        }
+    ]
