@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mxt.action.action import Refusal
+from mxt.action.action import Need, Refusal
 from mxt.action.resources import Resources
 from mxt.errors import StageError
 
@@ -76,6 +76,7 @@ __all__ = [
     "Config",
     "Label",
     "Labels",
+    "Need",
     "Refusal",
     "Resources",
     "Run",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mxt.rule import Attributes, Config, Label, Labels, Refusal, Resources, Run, Target, not_yet
+from rules._gated import needs
 from rules._hub import PASSTHROUGH
 from rules._refusals import on_gpu, pictures, unpinned
 
@@ -61,6 +62,7 @@ def actions(target: Target) -> None:
         refuse=_refusal(target.config),
         network=hub,
         passthrough=PASSTHROUGH if hub else (),
+        needs=needs(*(target.config["eval.revisions"] or ())),
     )
 
 

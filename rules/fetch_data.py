@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from mxt.rule import Attributes, Config, Resources, Run
+from rules._gated import needs
 from rules._hub import PASSTHROUGH, choose_listed, fetch, place
 from rules._pieces import FORMATS, must_be_readable
 from rules._refusals import patterns, unpinned
@@ -47,6 +48,7 @@ def actions(target: Target) -> None:
         resources=Resources(cpus=1, memory_mb=500),
         network=True,
         passthrough=PASSTHROUGH,
+        needs=needs(target.config["data.hub.repo"]),
         progress=True,
         refuse=unpinned("data.hub.revision", target.config["data.hub.revision"]) or patterns(files),
     )

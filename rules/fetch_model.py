@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mxt.rule import Attributes, Config, Resources, Run, StageError
 from rules._code import CONFIGS, is_code, may_run, not_pinned, refuse_unknown
+from rules._gated import needs
 from rules._hub import PASSTHROUGH, fetch, place
 from rules._model_folder import conversion
 from rules._refusals import unpinned
@@ -57,6 +58,7 @@ def actions(target: Target) -> None:
         resources=Resources(cpus=1, memory_mb=500),
         network=True,
         passthrough=PASSTHROUGH,
+        needs=needs(target.config["model.hub.repo"]),
         progress=True,
         refuse=unpinned("model.hub.revision", target.config["model.hub.revision"])
         or not_pinned(target.config),

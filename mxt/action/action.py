@@ -71,6 +71,17 @@ class Refusal(NamedTuple):
     hint: str = ""
 
 
+class Need(NamedTuple):
+    """A variable of the host without which a network action is known to fail, such as an access token.
+
+    one_of: the names of which one must be set. message, hint: what is said before anything runs if none is.
+    """
+
+    one_of: tuple[str, ...]
+    message: str
+    hint: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """Everything about a step that analysis knows.
@@ -78,7 +89,8 @@ class Action:
     Keyed: entry, implementation, params, config, inputs (by digest), outputs, toolchain, platform,
     environment. In no key: unkeyed, mnemonic, cpus, memory_mb (MiB), gpus, exclusive, network, and
     which of progress and accelerants it asked for, and whose; passthrough: host variables that a network
-    action may see; refusal: why it cannot be executed, where that is known beforehand.
+    action may see, and needs, those without which it fails; refusal: why it cannot be executed, where that is
+    known beforehand.
     """
 
     id: ActionId
@@ -103,6 +115,7 @@ class Action:
     accelerants: bool = False
     accelerants_from: ActionId | None = None
     passthrough: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
     test: bool = False
     effect: bool = False
     refusal: Refusal | None = None

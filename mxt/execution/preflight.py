@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mxt.action.action import Action, ActionId, Refusal
+from mxt.action.action import Action, ActionId, Need, Refusal
 from mxt.action.platform import check_machine
 from mxt.errors import MxtError, PlatformError, RefusedError
 from mxt.execution.forecast import forecast
@@ -26,8 +26,8 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Lack:
-    """Something that is lacking. kind: "refused" (whatever the machine), "platform", "toolchain", "gpus" or
-    "memory".
+    """Something that is lacking. kind: "refused" (whatever the machine), "variable" (of the environment),
+    "platform", "toolchain", "gpus" or "memory".
 
     error: what, and the way out. actions: all that declare a need for it.
     """
@@ -90,11 +90,15 @@ def machine_lacks(root: Path, graph: ActionGraph) -> Iterator[Lack]:
     gpus: dict[int, list[ActionId]] = defaultdict(list)
     memory: dict[int, list[ActionId]] = defaultdict(list)
     refused: dict[Refusal, list[ActionId]] = defaultdict(list)
+    lacking: dict[Need, list[ActionId]] = defaultdict(list)
     there, megabytes = gpu_count(), memory_mb()
     for identity, action in graph.actions.items():
         if action.refusal is not None:
             refused[action.refusal].append(identity)
             continue  # whatever the machine has, it would not run
+        for need in action.needs:
+            if not any(os.environ.get(name) for name in need.one_of):
+                lacking[need].append(identity)
         if action.platform is not None:
             platforms[action.platform].append(identity)
         if action.toolchain is not None and action.toolchain not in graph.images:
@@ -110,6 +114,8 @@ def machine_lacks(root: Path, graph: ActionGraph) -> Iterator[Lack]:
     )
     for refusal, actions in order:
         yield Lack("refused", RefusedError(refusal.message, hint=refusal.hint), tuple(actions))
+    for need, actions in lacking.items():
+        yield Lack("variable", RefusedError(need.message, hint=need.hint), tuple(actions))
     for digest, actions in platforms.items():
         try:
             check_machine(graph.platforms[digest])

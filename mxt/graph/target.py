@@ -11,6 +11,7 @@ from mxt.action.action import (
     ActionId,
     Input,
     InputRef,
+    Need,
     Output,
     OutputRef,
     Refusal,
@@ -138,6 +139,7 @@ class Target:
         resources: Resources | None = None,
         network: bool = False,
         passthrough: Sequence[str] = (),
+        needs: Sequence[Need] = (),
         progress: bool = False,
         accelerants: bool | str = False,
         environment: Mapping[str, str] | None = None,
@@ -148,7 +150,8 @@ class Target:
         outputs: name -> path, a trailing "/" declaring a folder. A list of inputs arrives as a list
         of paths. unkeyed: values passed on to the function (`run.unkeyed`) that cannot change
         what it makes, such as how often it logs. network: may reach the network, and then sees the
-        host's variables named in passthrough (tokens, endpoints), which are in no key either.
+        host's variables named in passthrough (tokens, endpoints), which are in no key either. needs: those
+        without which it would fail, said before anything runs.
         progress: a folder kept per key until the action succeeds. accelerants: True for a folder of the
         action's own, kept per key; a label for a private copy of what that target's action made.
         environment: variables that the process starts with, beside the platform's; keyed. refuse: why this
@@ -183,6 +186,7 @@ class Target:
             exclusive=resources.exclusive,
             network=network,
             passthrough=tuple(passthrough),
+            needs=tuple(needs),
             progress=progress,
             accelerants=bool(accelerants),
             accelerants_from=self._maker(accelerants) if isinstance(accelerants, str) else None,

@@ -187,7 +187,7 @@ def _mend(kind: str, value: object, context: Mapping[str, Any]) -> str:
         near = did_you_mean(value, re.findall(r"'([^']*)'", str(context.get("expected", ""))))
         return near.removeprefix(", ")
     if kind == "string_type" and isinstance(value, (int, float)):
-        return f'put quotes around it: "{json.dumps(value)}"'
+        return "it is text here: put quotes around it"
     if kind in ("float_type", "int_type") and isinstance(value, str) and _NUMBER.fullmatch(value):
         return f"write it without quotes: {value}"
     if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "on", "no", "off"):

@@ -11,6 +11,7 @@ import shutil
 
 import pytest
 
+from rules._gated import gated
 from tests.e2e.conftest import REPOSITORY, Workspace
 
 RECIPE = """\
@@ -141,7 +142,7 @@ error: p/x.yaml:4:3: 'hardware.env' lacks HSA_NO_SCRATCH_RECLAIM, HIP_FORCE_DEV_
 error: p/x.yaml:5:8: 'hardware.env.A': input should be a valid string, not 1
         A: 1
            ^
-  hint: put quotes around it: "1"
+  hint: it is text here: put quotes around it
 """,
     ),
     "choices at run time": (
@@ -563,6 +564,23 @@ def test_the_command_itself_says_the_same(ws: Workspace, case: str) -> None:
     for verb in (("build", "//p:x"), ("query", "//p:*")):
         done = ws.run(*verb)
         assert (done.code, done.out, done.err) == (1, "", expected)
+
+
+def test_a_gated_model_wants_a_token_before_anything_runs(ws: Workspace) -> None:
+    repo = "meta-llama/Llama-3.2-1B"
+    assert said(ws, ("Qwen/Qwen3-8B", f"{repo}\n    revision: {'a' * 40}")) == ""  # keys need no token
+    done = ws.build("//p:x.fetch_model", code=1, env={"HF_TOKEN": "", "HF_ENDPOINT": ""})
+    assert done.err.startswith(
+        f"error: //p:x.fetch_model: '{repo}' is gated, and HF_TOKEN is not set\n"
+        f"  hint: accept its terms on the Hub's page of {repo}, then: export HF_TOKEN=...\n"
+        "failed: nothing was run in "
+    )
+    assert done.finished == {}
+
+
+def test_only_what_is_gated_without_doubt() -> None:
+    some = ["meta-llama/Llama-3.2-1B", "google/gemma-3-1b-it", "google/gemma-4-12b", "Qwen/Qwen3-8B"]
+    assert gated(some) == some[:2]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -73,3 +73,35 @@ def test_too_little_memory_is_said_and_no_dead_end(ws: Workspace) -> None:
     assert result.executed == {"//:x"}
     assert "warning: //:x: declares 99999999 MiB of memory, this machine has " in result.err
     assert "memory" not in ws.build("//:x").err  # it has a result
+
+
+RULE = """
+from mxt.rule import Attributes, Need, Run, Target
+class Attrs(Attributes):
+    pass
+def actions(target: Target) -> None:
+    need = Need(("DOOR_TOKEN", "DOOR_OPEN"), "the door is shut, and DOOR_TOKEN is not set", "export it")
+    target.action(run=door, outputs={"o": "o.txt"}, network=True, passthrough=("DOOR_TOKEN",), needs=[need])
+def door(run: Run) -> None:
+    run.outputs["o"].write_text("through")
+"""
+
+
+def test_a_token_that_is_needed_is_asked_for_before_anything_runs(ws: Workspace) -> None:
+    ws.write("rules/door.py", RULE)
+    ws.write(
+        "MXTBUILD",
+        """
+        genrule(name = "long", outs = ["long.txt"], cmd = "echo > $@")
+        door(name = "door")
+        """,
+    )
+    assert ws.run("trust").code == 0
+    refused = ws.build("//...", code=1)
+    assert refused.finished == {}
+    assert refused.err.startswith(
+        "error: //:door: the door is shut, and DOOR_TOKEN is not set\n  hint: export it\nfailed: nothing was run"
+    )
+    # it is in no key, and what has a result needs none
+    assert ws.build("//...", env={"DOOR_TOKEN": "secret"}).executed == {"//:long", "//:door"}
+    assert set(ws.build("//...").finished.values()) == {"cached"}
