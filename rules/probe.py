@@ -155,6 +155,8 @@ def _show(run: Run, decisions: Mapping[str, Any], evidence: Mapping[str, Any]) -
             note=f"Forward and backward, compiling spread over {evidence['planned_steps']} steps. Of "
             f"candidates within {evidence['tie']} of the fastest the first in the order of preference wins.",
         )
+    from rules._probe.choose import ENOUGH
+
     columns = ["attention/compile/micro-batch", "median ms", "95 % ms", "samples", "compiling s", "why not"]
     rows = [
         [
@@ -166,5 +168,5 @@ def _show(run: Run, decisions: Mapping[str, Any], evidence: Mapping[str, Any]) -
         ]
         for row in evidence["candidates"]
     ]
-    note = "Milliseconds of one micro-batch."
+    note = f"Milliseconds of one micro-batch; 95 % took less, where {ENOUGH} or more were timed."
     run.panel("table", "Candidates", section="Plan", columns=columns, rows=rows, note=note)

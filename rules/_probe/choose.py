@@ -10,6 +10,7 @@ from typing import Any
 from rules._probe.candidates import Candidate
 
 TIE = 0.02
+ENOUGH = 20  # samples of which the slowest twentieth says something
 
 
 @dataclass
@@ -67,7 +68,8 @@ def choose(
         if m.samples:
             row |= {
                 "micro_batch_s_median": median(m.samples),
-                "micro_batch_s_p95": p95(m.samples),
+                # of fewer it is the largest, which says nothing about the others to come
+                **({"micro_batch_s_p95": p95(m.samples)} if len(m.samples) >= ENOUGH else {}),
                 "samples": len(m.samples),
                 "compile_s": m.compile_s,
                 "step_s": step_seconds(m, batch_size, scale),
