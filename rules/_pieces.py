@@ -57,6 +57,12 @@ def must_be_readable(name: str, field: str, label: str) -> None:
     """Raises StageError for a file that by its name holds no rows; an unknown ending counts as JSONL."""
     ending = PurePosixPath(name).suffix.lower()
     if ending in COMPRESSED:
+        if field == "data.hub.files":
+            hint = (
+                "name its Parquet or JSONL files; of most datasets the Hub keeps Parquet at the revision "
+                "refs/convert/parquet"
+            )
+            raise Run.fail(f"{field}: '{name}' is compressed, which is not read", where=label, hint=hint)
         unpack = {".gz": "gunzip -k", ".zst": "unzstd", ".bz2": "bunzip2 -k", ".xz": "unxz -k"}.get(ending)
         raise Run.fail(
             f"{field}: '{name}' is compressed, which is not read",
