@@ -21,11 +21,13 @@ from dataclasses import dataclass
 class Loose:
     """A value that may come to mean something else, or that was pinned and may be moved.
 
-    path: its keys from the top of the recipe. question: what to ask for it; equal ones are asked once.
+    path: its keys from the top of the recipe. question: what to ask for it; equal ones are asked once. firm:
+    it means one thing already, and is only looked at whether it exists.
     """
 
     path: tuple[str, ...]
     question: Hashable
+    firm: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,8 @@ def loose(recipe: Mapping[str, Any], note: Note, folder: Path) -> list[Loose]:
         listed = ("data", "hub", "files")
         files = _patterns(note(listed)) or tuple(hub["files"])
         if name != hub["revision"] or any(map(is_pattern, files)):
-            found.append(Loose(listed, Files(hub["repo"], name, files)))
+            firm = not any(map(is_pattern, hub["files"]))
+            found.append(Loose(listed, Files(hub["repo"], name, files), firm))
     semantic = (data.get("dedupe") or {}).get("semdedup")
     if semantic:
         embedding = ("data", "dedupe", "semdedup", "revision")

@@ -76,10 +76,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     from mxt.cli.pin_found import find_recipes
     from mxt.cli.session import Session
+    from mxt.cli.terminal import warn
 
     recipes = find_recipes(Session(args), args.recipes)
+    for recipe in recipes:
+        for field in recipe.out_of_reach():
+            warn(f"{recipe.shown}: {field} is set by a macro: pin it there by hand")
     if args.check and not args.update:
-        return _check(recipes)
+        return _check(recipes, " ".join(args.recipes))
     if not args.check:
         for recipe in recipes:
             _must_be_writable(recipe, bool(recipe.loose(moving=args.update)))
@@ -99,23 +103,31 @@ def run(args: Namespace) -> int:
     return EXIT_BUILD if failed or held or (args.check and due) else EXIT_OK
 
 
-def _check(recipes: Sequence[Recipe]) -> int:
-    """Names what is unpinned; 1 if anything is."""
+def _check(recipes: Sequence[Recipe], named: str) -> int:
+    """Names what is unpinned; 1 if anything is. named: as the recipes were given."""
     from mxt.words import plural
 
     count = 0
     for recipe in recipes:
         for loose in recipe.loose(moving=False):
+            if loose.firm:
+                continue
             count += 1
             old = _old(recipe, loose)
             shown = "is not given" if old is None else f"is {_text(old)}"
             print(f"{recipe.place(loose.path)}: {'.'.join(loose.path)} {shown}")
     if count:
-        names = " ".join(dict.fromkeys(r.shown for r in recipes if r.loose(moving=False)))
-        print(f"{plural(count, 'value')} unpinned; look them up: mxt pin {names}")
+        print(f"{plural(count, 'value')} unpinned; look {'them' if count > 1 else 'it'} up: mxt pin {named}")
         return EXIT_BUILD
-    print(f"{plural(len(recipes), 'recipe')}: everything is pinned")
+    print(_all_pinned(recipes))
     return EXIT_OK
+
+
+def _all_pinned(recipes: Sequence[Recipe]) -> str:
+    from mxt.words import plural
+
+    rest = "else " if any(r.out_of_reach() for r in recipes) else ""
+    return f"{plural(len(recipes), 'recipe')}: everything {rest}is pinned"
 
 
 def _look_up(recipes: Sequence[Recipe], *, moving: bool) -> tuple[list[_Change], bool]:
@@ -266,7 +278,7 @@ def _sum_up(
         files = plural(len({c.recipe.shown for c in due}), "recipe")
         print(f"{plural(len(due), 'value')} in {files}{' would be' if would else ''} pinned")
     elif not changes:
-        print(f"{plural(len(recipes), 'recipe')}: everything is pinned")
+        print(_all_pinned(recipes))
     elif all(c.same for c in changes):
         print(f"{plural(len(recipes), 'recipe')}: nothing has moved")
     if held and not would:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,12 @@ class Recipe:
         found = find(self.values, note, self.folder) if find else []
         return [one for one in found if ".".join(one.path) not in self.overridden]
 
+    def out_of_reach(self) -> list[str]:
+        """Loose fields that a macro sets, not the file."""
+        find: Callable[..., list[Loose]] | None = getattr(self.module, "loose", None)
+        found = find(self.values, lambda _: None, self.folder) if find else []
+        return [".".join(one.path) for one in found if ".".join(one.path) in self.overridden]
+
     def place(self, path: tuple[str, ...]) -> str:
         """file:line of a value."""
         return f"{self.shown}:{self.edit.line(path)}"
@@ -62,13 +69,14 @@ def find_recipes(session: Session, texts: Sequence[str]) -> list[Recipe]:
     target whose recipe stands in no file.
     """
     found: dict[tuple[str, str], None] = {}
+    known = _Known(session)
     for text in texts:
         if text.endswith(SUFFIXES):
             found[_of_file(session, text)] = None
             continue
         one = ":" in text and not text.endswith((":all", ":*", ":all-targets"))
         for label in session.resolve([text], keep_manual=True):
-            below = dict.fromkeys(_of_target(session, label, {}))
+            below = dict.fromkeys(_of_target(session, known, label, {}))
             if one and not below:
                 raise UsageError(f"'{label}' is made from no recipe", hint="name a recipe's YAML file")
             found.update(below)
@@ -107,7 +115,37 @@ def _of_file(session: Session, text: str) -> tuple[str, str]:
     )
 
 
-def _of_target(session: Session, label: str, seen: dict[str, None]) -> list[tuple[str, str]]:
+class _Known:
+    """The recipes that were read so far, to be found by what they say: there may be thousands of targets."""
+
+    def __init__(self, session: Session) -> None:
+        self._loader = session.loader
+        self._count = -1
+        self._by_values: dict[str, tuple[str, str]] = {}
+        self._by_label: dict[str, tuple[str, str]] = {}
+        self._shapes: set[frozenset[str]] = set()
+
+    def _look(self) -> None:
+        configs = self._loader.configs() if self._loader.config_count() != self._count else []
+        for c in configs:
+            self._by_values.setdefault(json.dumps(c.values, sort_keys=True), (c.label, c.schema))
+            self._by_label.setdefault(c.label, (c.label, c.schema))
+            self._shapes.add(frozenset(c.values))
+        self._count = self._loader.config_count()
+
+    def of_file(self, label: str) -> tuple[str, str] | None:
+        self._look()
+        return self._by_label.get(label)
+
+    def of_values(self, values: Mapping[str, Any]) -> tuple[str, str] | None:
+        self._look()
+        return self._by_values.get(json.dumps(values, sort_keys=True))
+
+    def looks_like_one(self, values: Mapping[str, Any]) -> bool:
+        return frozenset(values) in self._shapes
+
+
+def _of_target(session: Session, known: _Known, label: str, seen: dict[str, None]) -> list[tuple[str, str]]:
     """The recipes of a target and, for a bundle, of what it groups."""
     seen[label] = None
     package, _, name = label.removeprefix("//").partition(":")
@@ -115,26 +153,24 @@ def _of_target(session: Session, label: str, seen: dict[str, None]) -> list[tupl
     if raw is None:
         names = session.package(package).targets
         raise UsageError(f"there is no target '{label}'{did_you_mean(name, names)}")
-    configs = session.loader.configs()
     if raw.rule == "bundle":
         named = raw.attrs.get("recipe")
         if named:
-            at = str(Label.parse(named, package))
-            return [(c.label, c.schema) for c in configs if c.label == at][:1]
+            file = known.of_file(str(Label.parse(named, package)))
+            return [file] if file else []
         deps = [str(Label.parse(d.partition("#")[0], package)) for d in raw.attrs.get("deps", ())]
-        return [key for d in deps if d not in seen for key in _of_target(session, d, seen)]
+        return [key for d in deps if d not in seen for key in _of_target(session, known, d, seen)]
     found = []
     for value in raw.attrs.values():
-        if not isinstance(value, dict):
-            continue
-        same = [(c.label, c.schema) for c in configs if c.values == value]
-        found += same[:1]
-        if not same and any(c.values.keys() == value.keys() for c in configs):
-            raise LoadError(
-                f"the recipe of '{label}' comes from a macro: its values stand in no file",
-                where=raw.where,
-                hint="name the YAML file that it was made from: mxt pin FILE",
-            )
+        if isinstance(value, dict):
+            same = known.of_values(value)
+            found += [same] if same else []
+            if not same and known.looks_like_one(value):
+                raise LoadError(
+                    f"the recipe of '{label}' comes from a macro: its values stand in no file",
+                    where=raw.where,
+                    hint="name the YAML file that it was made from: mxt pin FILE",
+                )
     return found
 
 

@@ -105,6 +105,10 @@ class Loader:
             for (label, schema, overrides), (text, _) in self._configs.items()
         ]
 
+    def config_count(self) -> int:
+        """How many there are: whether `configs` has more than when it was last asked."""
+        return len(self._configs)
+
     def close(self) -> None:
         """End the evaluator process; loaded packages stay."""
         self._server.close()

@@ -160,7 +160,7 @@ def test_check_asks_nobody_and_names_each_value(pin: Pinning) -> None:
         "recipes/a.yaml:9: data.hub.files is data/train-*.parquet, extra.jsonl\n"
         "recipes/a.yaml:12: data.dedupe.semdedup.revision is not given\n"
         "recipes/a.yaml:20: eval.revisions.cais/mmlu is unpinned\n"
-        "5 values unpinned; look them up: mxt pin recipes/a.yaml\n"
+        "5 values unpinned; look them up: mxt pin //...\n"
     )
     assert pin.hub.asked == []
     assert path.read_text() == RECIPE
@@ -377,6 +377,13 @@ def test_a_recipe_that_a_macro_changes_is_pinned_by_its_file(pin: Pinning) -> No
     assert pin("--check", "//recipes:s1.fetch_model", code=1).out.startswith("recipes/a.yaml:4: ")
     pin("//recipes:s1")
     assert path.read_text() == model(revision=f"{COMMIT} # main on {TODAY}")
+    path.write_text(model())
+    sweep = pin.ws.root / "recipes/sweep.mxt"
+    sweep.write_text(sweep.read_text().replace('"meta.seed": seed', '"model.hub.revision": "v%d" % seed'))
+    done = pin("//recipes:s1")
+    said = "warning: recipes/a.yaml: model.hub.revision is set by a macro: pin it there by hand\n"
+    assert (done.out, done.err) == ("1 recipe: everything else is pinned\n", said)
+    assert path.read_text() == model()
 
 
 @pytest.mark.parametrize(
