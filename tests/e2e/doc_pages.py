@@ -65,7 +65,7 @@ def blocks(page: str) -> list[Block]:
         line = text.count("\n", 0, match.start("text"))
         mark = match["mark"] or ""
         if match["kind"] == "sh":
-            not_run, code = _meaning(mark, f"{page}:{line}")
+            not_run, code = meaning(mark, f"{page}:{line}")
             found.append(Block(page, line, match["text"], not_run, code))
         elif match["kind"] == "text" and found and end and not text[end : match.start()].strip():
             last = found.pop()
@@ -74,7 +74,7 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
-def _meaning(mark: str, place: str) -> tuple[str, int]:
+def meaning(mark: str, place: str) -> tuple[str, int]:
     if mark.startswith("not run: "):
         reason = mark.removeprefix("not run: ")
         if reason not in NOT_RUN:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import REPOSITORY, Workspace
-from tests.e2e.doc_pages import Reader, anchors, blocks, first_missing, links, pages
+from tests.e2e.doc_pages import NOT_RUN, Reader, anchors, blocks, first_missing, links, meaning, pages
 
 SLOW = ("README.md", "docs/tutorial.md", "docs/sweep.md")  # they train
 PAGES = sorted(
@@ -45,6 +45,15 @@ def learner(tmp_path_factory: pytest.TempPathFactory) -> Reader:
 def test_the_tutorial_and_then_a_sweep(learner: Reader) -> None:
     """docs/sweep.md goes on in the tutorial's workspace."""
     learner.read("docs/sweep.md")
+
+
+def test_what_is_not_run_says_why() -> None:
+    """A mark must be one of NOT_RUN, or blocks() raises; and most blocks have none."""
+    found = [block for page in pages() for block in blocks(page)]
+    assert {block.not_run for block in found if block.not_run} <= NOT_RUN
+    assert sum(not block.not_run for block in found) > 30
+    with pytest.raises(ValueError, match=r"^p.md:3: 'too lazy' is no reason: "):
+        meaning("not run: too lazy", "p.md:3")
 
 
 @pytest.mark.parametrize("page", PAGES)
