@@ -33,8 +33,8 @@ def _group(group: Group, columns: int) -> list[str]:
 
 
 def _short(group: Group, stage: Stage) -> str:
-    """The name of a stage of the group's own: .train for //recipes:x.train."""
-    return stage.label.removeprefix(group.label) or stage.label.rpartition(":")[2]
+    """.train for //recipes:x.train below //recipes:x; of others the label."""
+    return stage.label.removeprefix(group.label) if stage.label.startswith(f"{group.label}.") else stage.label
 
 
 def _sum(group: Group, columns: int) -> list[str]:

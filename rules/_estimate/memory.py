@@ -20,7 +20,7 @@ FP32 = 4
 MARGIN = Range(0.94, 1.05)  # of the activations, where the shape is of a kind that was measured
 IN_PART = Range(0.87, 1.15)  # of what a part of them takes that no run has kept apart
 UNMEASURED = Range(0.8, 1.25)  # of everything that only the formula says
-PARTLY = "no stage recomputes in part yet"
+PARTLY = "a part recomputed"
 # what the driver, the libraries and the allocator's gaps take beside the tensors
 OVERHEAD = Range(0.0, 1.5 * GIB)
 GAPS = 1.06
@@ -99,11 +99,11 @@ def memory(step: Step) -> Memory:
 
 
 def unmeasured(step: Step) -> str:
-    """Why no measured run stands behind a step's memory, the weightiest reason; empty where some do."""
+    """What no measured run had, the weightiest of it; empty where some run was like this step."""
     if step.shape.linear_layers:
         return "layers with linear attention"
     if step.shape.vision_weights:
-        return "what pictures take is not counted"
+        return "pictures, which are not counted"
     if step.shape.experts is not None and {"gate_up_proj", "down_proj"} & set(step.targets):
         return "adapters on experts"
     if step.base != "full":
@@ -111,7 +111,7 @@ def unmeasured(step: Step) -> str:
     if step.shards > 1:
         return "weights spread over GPUs"
     if step.sequences > 1 or step.references:
-        return "training on preferences"
+        return "preferences"
     return PARTLY if step.recompute in ("elementwise", "selective") else ""
 
 

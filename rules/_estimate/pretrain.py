@@ -19,7 +19,7 @@ def estimate(asked: Asked) -> Estimate:
     figures = [Figure("tokens", tokens, note="steps x batch_size x length")]
     if family_of(hardware["platform"]) != "cpu":
         return Estimate(figures, unknown=["seconds: pre-training runs in a plain loop on the CPU"])
-    each = work(shape, 6, Range.exactly(wanted["length"])).total
+    each = work(shape, False, Range.exactly(wanted["length"])).total
     speed = cpu_rate(shape, asked.platform.get("threads", 1), trainer=False)
     seconds = product(each.times(tokens), inverse(speed)).plus(LOADING)
     figures.append(Figure("operations a token", each.high, "FLOP"))

@@ -66,17 +66,20 @@ class Work(NamedTuple):
         return Range(self.plain + self.attention.low, self.plain + self.attention.high)
 
 
-def work(shape: Shape, passes: int, documents: Range) -> Work:
-    """passes: 2 for each forward pass and each gradient (of inputs, of weights) of a matrix product; 4 for
-    adapters, 6 for all weights. documents: tokens that a token may look back over, at most.
+def passes(adapters: bool, forwards: int = 0) -> int:
+    """Operations a weight and token: 2 forward, 2 for the gradient of what came in, 2 for the weight's own,
+    which adapters save. forwards: further passes without gradients, such as a reference model's.
     """
+    return (4 if adapters else 6) + 2 * forwards
+
+
+def work(shape: Shape, adapters: bool, documents: Range, forwards: int = 0) -> Work:
+    """documents: tokens that a token may look back over, at most."""
     layers = shape.layers - shape.linear_layers
-    a_pass = 4 * shape.heads * shape.head_dim * layers / 2  # causal: half of the length on average
-    # the backward pass of attention is twice its forward pass, whatever is trained; passes beyond are forward
-    forward = 3 if passes in (4, 6) else 3 + (passes - 4) / 2
-    return Work(
-        passes * multiplied(shape), Range(documents.low * a_pass * forward, documents.high * a_pass * forward)
-    )
+    once = 4 * shape.heads * shape.head_dim * layers / 2  # causal: half of the length on average
+    # the backward pass of attention is twice its forward pass, whatever is trained
+    look_back = documents.times(once * (3 + forwards))
+    return Work(passes(adapters, forwards) * multiplied(shape), look_back)
 
 
 def mfu(method: str, large: bool, compiled: bool, recompute: str) -> Range | None:

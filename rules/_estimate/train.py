@@ -10,18 +10,20 @@ from mxt.estimates import Asked, Cell, Estimate, Figure, Grid, Range
 from rules._devices import DEVICES, family_of
 from rules._estimate.memory import GIB, Step, memory, unmeasured
 from rules._estimate.money import cost
+from rules._estimate.pack import FILL
 from rules._estimate.sizes import BYTES, adapter, shape_of, weights
-from rules._estimate.speed import FASTEST, GUESSED, LARGE, cpu_rate, mfu, provenance, rates, work
+from rules._estimate.speed import FASTEST, GUESSED, LARGE, cpu_rate, mfu, passes, provenance, rates, work
 from rules._estimate.together import inverse, product
 from rules._known_models import Shape
 
 FITS = 0.97  # of a GPU's memory that a run can have: the driver keeps the rest
 GENERATES = ("grpo", "gspo", "rlhf")
 PAIRS = ("dpo", "orpo")  # two sequences a row
-# forward passes beyond plain training: of a reference model, and kto's of answers to other prompts
-MORE_PASSES = {"dpo": 2, "kto": 6}
+# passes beside training: of a reference model, and kto's of both over answers to other prompts
+FORWARDS = {"dpo": 1, "kto": 3}
 LOADING = Range(10, 300)  # libraries, weights, compiling
 CPU_LOADING = Range(2, 40)
+CPU_PASS = Range(0.004, 0.06)  # seconds
 
 
 class Subject(NamedTuple):
@@ -77,19 +79,23 @@ def estimate(asked: Asked) -> Estimate:
         return Estimate(figures, grids, notes, unknown)
     tokens, steps = _amount(recipe, data)
     figures += [Figure("optimizer steps", steps), Figure("tokens trained on", tokens)]
-    return _timed(asked, subject, data, tokens, Estimate(figures, grids, notes, unknown))
+    return _timed(asked, subject, data, (tokens, steps), Estimate(figures, grids, notes, unknown))
 
 
-def _timed(asked: Asked, subject: Subject, data: Estimate, tokens: Range, known: Estimate) -> Estimate:
-    """What is known, and hours and money on top."""
+def _timed(
+    asked: Asked, subject: Subject, data: Estimate, amount: tuple[Range, Range], known: Estimate
+) -> Estimate:
+    """What is known, and hours and money on top. amount: tokens and optimizer steps."""
+    tokens, steps = amount
     train, hardware = subject.train, subject.recipe["hardware"]
-    passes = (4 if train["lora"] else 6) + MORE_PASSES.get(train["method"], 0)
+    forwards = FORWARDS.get(train["method"], 0)
     longest = subject.recipe["data"]["pack"]["max_length"]
     mean = data.facts["tokens"].low / max(data.facts["documents"].low, 1)
     if train["method"] in PAIRS:
         mean /= 2
-    a_token = work(subject.shape, passes, Range(min(mean, longest), longest))
-    counted = Figure("operations a token", a_token.total, "FLOP", _formula(passes, train))
+    documents = Range(min(mean, longest), longest)
+    a_token = work(subject.shape, train["lora"] is not None, documents, forwards)
+    counted = Figure("operations a token", a_token.total, "FLOP", _formula(train))
     figures, notes = [*known.figures, counted], list(known.notes)
     # sequences are not quite full, and whatever fills them is computed, too
     spare = Range(1.0, 1.18) if data.facts["packed"] else Range(1.0, 2.0)
@@ -98,7 +104,7 @@ def _timed(asked: Asked, subject: Subject, data: Estimate, tokens: Range, known:
     operations = product(a_token.total, tokens, spare)
     if subject.device == "cpu":
         speed = cpu_rate(subject.shape, asked.platform.get("threads", 1), trainer=True)
-        took = product(operations, inverse(speed))
+        took = product(operations, inverse(speed)).plus(_overhead(subject, steps))
         each = f"{speed.low / 1e9:.0f} to {speed.high / 1e9:.0f} GFLOP/s, as seen with tiny models"
         figures.append(Figure("steps take", took, "s", each))
         seconds = took.plus(CPU_LOADING)
@@ -115,6 +121,13 @@ def _timed(asked: Asked, subject: Subject, data: Estimate, tokens: Range, known:
     figures.append(Figure("steps take", best, "s", "by the candidate that should be fastest"))
     seconds = best.plus(LOADING)
     return Estimate(figures, [*known.grids, grid], notes, known.unknown, seconds, cost(hardware, seconds))
+
+
+def _overhead(subject: Subject, steps: Range) -> Range:
+    """What each forward and backward pass takes on a CPU however small the model is."""
+    sizes = subject.recipe["autotune"]["micro_batch"]
+    sequences = steps.times(subject.train["batch_size"])
+    return product(Range(sequences.low / max(sizes), sequences.high / min(sizes)), CPU_PASS)
 
 
 def _ways(subject: Subject, operations: Range, a_token: Range) -> tuple[Grid, Range | None]:
@@ -207,7 +220,10 @@ def _memory(subject: Subject) -> tuple[Grid | None, str]:
         for name, part in zip(("weights", "gradients", "optimizer"), parts[:3], strict=True)
     )
     why = list(dict.fromkeys(r for r in reasons if r))
-    note = f"GPU memory never measured: {'; '.join(why)}" if why else ""
+    note = "" if subject.device == "h200" else "GPU memory was measured on one H200 only"
+    if why:
+        without = f"never with {' or '.join(why)}"
+        note = f"{note}, and {without}" if note else f"GPU memory was measured, though {without}"
     title = f"GiB of the {room / GIB:.0f} that a GPU has to give"
     return (
         Grid(
@@ -245,19 +261,18 @@ def _amount(recipe: Mapping[str, Any], data: Estimate) -> tuple[Range, Range]:
     sequences: Range = data.facts["sequences"]
     updates = Range(*(max(1, math.ceil(s / train["batch_size"])) for s in sequences))
     if train["max_steps"] is not None:
-        steps = Range.exactly(train["max_steps"])
-        epochs = Range(train["max_steps"] / updates.high, train["max_steps"] / updates.low)
-        each = data.facts["tokens"].times(1)
-        low = epochs.low * each.high  # more tokens make more sequences: fewer passes over them
-        high = epochs.high * each.low
-        return Range(min(low, high), max(low, high)), steps
+        longest = recipe["data"]["pack"]["max_length"]
+        tokens: Range = data.facts["tokens"]
+        each = Range(tokens.low / sequences.low, tokens.high / sequences.high)
+        if data.facts["packed"]:
+            each = FILL.times(longest)
+        return each.times(train["max_steps"] * train["batch_size"]), Range.exactly(train["max_steps"])
     epochs = train["epochs"]
     return data.facts["tokens"].times(epochs), Range(*(math.ceil(u * epochs) for u in updates))
 
 
-def _formula(passes: int, train: Mapping[str, Any]) -> str:
+def _formula(train: Mapping[str, Any]) -> str:
     """The formula in words."""
-    said = f"{passes}N of the products, and attention"
-    if train["method"] in MORE_PASSES:
-        return said + f"; {MORE_PASSES[train['method']]}N of it for {train['method']}'s other passes"
-    return said
+    forwards = FORWARDS.get(train["method"], 0)
+    said = f"{passes(train['lora'] is not None, forwards)}N of the products, and attention"
+    return said + (f"; {2 * forwards}N of it for {train['method']}'s other passes" if forwards else "")
