@@ -81,7 +81,7 @@ def _when_absent(field: FieldInfo, level: int) -> str:
 def _shapes(models: list[type[BaseModel]]) -> list[str]:
     """What the shapes of a section say otherwise than the plain one."""
     plain = models[-1]
-    lines = ["The device that `platform` names decides which values are allowed:", ""]
+    lines = ["The [device](../devices.md) that `platform` names decides which values are allowed:", ""]
     for model in models[:-1]:
         different = [
             f"{code(name)}: {cell(field.description or '')}"
