@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +169,7 @@ def lora_config(recipe: Mapping[str, Any], model: Any) -> Any:
             f"{did_you_mean(missing[0], linear | fused)}",
             hint=f"it has {', '.join(sorted(linear))}{experts}",
         )
+    _rank_fits(recipe["train.lora.r"], targets, model)
     experts_too = sorted(fused.intersection(targets))
     if experts_too and recipe["train.lora.dropout"]:
         raise StageError(
@@ -183,6 +184,22 @@ def lora_config(recipe: Mapping[str, Any], model: Any) -> Any:
         target_parameters=[f"experts.{name}" for name in experts_too] or None,
         task_type="CAUSAL_LM",
     )
+
+
+def _rank_fits(rank: int, targets: Sequence[str], model: Any) -> None:
+    """Raises StageError where an adapter would be larger than its layer; of known ones a recipe says so."""
+    import torch
+
+    for name, layer in model.named_modules():
+        target = name.rpartition(".")[2]
+        if not isinstance(layer, torch.nn.Linear) or target not in targets:
+            continue
+        width = min(layer.in_features, layer.out_features)
+        if rank > width:
+            raise StageError(
+                f"train.lora.r {rank} is more than {width}, as wide as {target} is in the model",
+                hint=f"such an adapter is larger than its layer: take {width} or less; usual are 8 to 64",
+            )
 
 
 def fused_experts(model: Any) -> set[str]:

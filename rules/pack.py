@@ -300,8 +300,8 @@ class Encoder:
         if not template:
             raise self._run.fail(
                 "the model's tokenizer has no chat template",
-                hint="set data.chat_template to a Jinja file with {% generation %} around assistant messages; "
-                "rows of plain text (data.format: text) need none",
+                hint="set data.chat_template to a Jinja file with {% generation %} around assistant messages;"
+                " plain text (data.format: text) needs none",
             )
         return str(template)
 

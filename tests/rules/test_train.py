@@ -269,6 +269,15 @@ def test_a_lora_target_that_the_model_lacks_is_named(tiny: Tiny) -> None:
         lora_config({**tiny_model.TRAIN_CONFIG, "train.lora.targets": ["q_prj"]}, load_model(tiny.model))
 
 
+def test_a_rank_larger_than_a_layer_is_refused(tiny: Tiny) -> None:
+    from mxt.errors import StageError
+    from rules._runtime import load_model
+    from rules._training import lora_config
+
+    with pytest.raises(StageError, match=r"r 4096 is more than \d+, as wide as \w+ is in the model"):
+        lora_config({**tiny_model.TRAIN_CONFIG, "train.lora.r": 4096}, load_model(tiny.model))
+
+
 def test_what_a_mixture_of_experts_has_not_is_said(mixture: Tiny) -> None:
     from mxt.errors import StageError
     from rules._runtime import load_model
