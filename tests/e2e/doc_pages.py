@@ -74,6 +74,12 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
+def yaml_blocks(page: str) -> list[str]:
+    """Pieces of recipes that a page shows."""
+    text = (REPOSITORY / page).read_text("utf-8")
+    return [match["text"] for match in _BLOCK.finditer(text) if match["kind"] == "yaml"]
+
+
 def meaning(mark: str, place: str) -> tuple[str, int]:
     if mark.startswith("not run: "):
         reason = mark.removeprefix("not run: ")

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import REPOSITORY, Workspace
-from tests.e2e.doc_pages import NOT_RUN, Reader, anchors, blocks, first_missing, links, meaning, pages
+from tests.e2e.doc_pages import (
+    NOT_RUN,
+    Reader,
+    anchors,
+    blocks,
+    first_missing,
+    links,
+    meaning,
+    pages,
+    yaml_blocks,
+)
 
 SLOW = ("README.md", "docs/tutorial.md", "docs/sweep.md")  # they train
 PAGES = sorted(
@@ -68,6 +78,19 @@ def test_links_lead_somewhere(page: str) -> None:
         assert target.is_relative_to(REPOSITORY)
         if anchor:
             assert anchor in anchors(target), f"{page}: {link}: no such heading"
+
+
+@pytest.mark.parametrize("page", [p for p in pages() if yaml_blocks(p)])
+def test_pieces_of_recipes_are_what_the_schema_takes(page: str) -> None:
+    """Each section of a ```yaml block, by itself."""
+    from pydantic import TypeAdapter
+
+    from mxt.loading.recipe_yaml import parse_yaml
+    from rules.recipe import Schema
+
+    for text in yaml_blocks(page):
+        for section, value in parse_yaml(text.encode(), page).value.items():
+            TypeAdapter(Schema.model_fields[section].annotation).validate_python(value)
 
 
 def test_every_page_is_in_the_index() -> None:
