@@ -22,7 +22,7 @@ EXAMPLES = """
 examples:
   mxt doctor                   this machine, and the workspace if there is one
   mxt doctor //recipes:demo    also what the target needs, before a build starts
-  mxt doctor --deep            read every installed file, import torch
+  mxt doctor --deep            read every installed file, try the libraries
   mxt doctor --json | jq '.findings[] | select(.status != "ok")'
 
 Exit code 1 when something would make builds fail.
@@ -33,7 +33,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_labels(parser, required=False)
-    parser.add_argument("--deep", action="store_true", help="read every installed file, import torch")
+    parser.add_argument("--deep", action="store_true", help="read every installed file, try the libraries")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_workspace(parser)
 
@@ -81,18 +81,22 @@ def render(finding: Finding, width: int) -> str:
 
 
 def _look(args: Namespace) -> Iterator[Finding]:
-    from mxt.doctor.devices import device_findings
+    from mxt.doctor.devices import device_findings, has_devices
     from mxt.doctor.finding import WARN, Finding
     from mxt.doctor.machine import machine_findings
     from mxt.doctor.network import network_findings
     from mxt.doctor.software import software_findings
     from mxt.doctor.store import key_finding, store_findings, trust_finding
+    from mxt.loading.rule_modules import builtin_module
 
     workspace = _workspace(args)
     root = workspace.root if workspace is not None else None
     yield from software_findings(root, deep=args.deep)
     yield from machine_findings()
-    yield from device_findings(deep=args.deep)
+    yield from device_findings()
+    # what the stages need of libraries and secrets, only their rules know
+    known = builtin_module("_doctor").findings(devices=has_devices(), deep=args.deep)
+    yield from (Finding(*row) for row in known)
     yield from network_findings()
     yield key_finding(workspace)
     if workspace is None:

@@ -35,6 +35,14 @@ def facts(report: Mapping[str, Any], cells: int | None = None) -> str:
             parts.pop(at)
 
 
+def first_figure(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stage puts first of its figures, rates and times left out: how it ended."""
+    for key, found in report.items():
+        if isinstance(found, float) and not key.endswith("_s") and key not in ("step", "of"):
+            return {key: found}
+    return {}
+
+
 def _parts(report: Mapping[str, Any]) -> list[tuple[int, str]]:
     parts = []
     if "stage" in report:

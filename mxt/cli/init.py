@@ -15,10 +15,10 @@ from mxt.words import plural
 
 EXAMPLES = """
 examples:
-  mxt init demo                       a workspace in demo/ that trains on a CPU
+  mxt init demo                       a workspace in demo/ that builds
   mxt init --list                     the recipes to start from
   mxt init . --recipe tiny_sft_full   in this folder, from another recipe
-  mxt init demo --data rows.jsonl     to train on your own rows
+  mxt init demo --data rows.jsonl     from your own rows
 
 Nothing that is there already is overwritten: where a file is in the way, nothing is written. A README
 stays as it is, a .gitignore gets the lines that it lacks.
@@ -34,7 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="your own rows, JSONL or Parquet, to train on instead of the example data; may be given again",
+        help="your own rows, JSONL or Parquet, instead of the example data; may be given again",
     )
     parser.add_argument(
         "--ci", choices=["github", "gitlab", "none"], default="github", help="which CI file (default: github)"
@@ -56,10 +56,10 @@ def run(args: Namespace) -> int:
     folder = _folder(args.folder)
     name = target_name(folder.name)
     data = [Path(os.path.abspath(os.path.expanduser(text))) for text in args.data]
-    files: dict[str, Any] = rules.starter_files(args.recipe, name, data)
-    tested = "\neval:\n" in files[f"recipes/{name}.yaml"]
+    start = rules.starter(args.recipe, name, _title(folder.name) or name, data)
+    files: dict[str, Any] = start.files
     come_from = origin()
-    files.update(common_files(name, _title(folder.name) or name, args.ci, come_from, tested=tested))
+    files.update(common_files(name, args.ci, come_from, tested=bool(start.test)))
     written = write_files(folder, files)
 
     label = f"//recipes:{name}"
@@ -74,7 +74,7 @@ def run(args: Namespace) -> int:
         warn(come_from.doubt)
     if os.uname().machine != "x86_64":
         warn(f"the toolchain is locked for x86_64; this machine, {os.uname().machine}, can compute keys only")
-    _say_what_next(args.folder, label, come_from.url, tested=tested)
+    _say_what_next(args.folder, label, come_from.url, build=start.build, test=start.test)
     return EXIT_OK
 
 
@@ -85,7 +85,7 @@ def _warn_of_outer(folder: Path) -> None:
         warn(f"the new workspace lies in another; neither sees the other's targets: {outer}")
 
 
-def _say_what_next(folder: str, label: str, url: str, *, tested: bool) -> None:
+def _say_what_next(folder: str, label: str, url: str, *, build: str, test: str) -> None:
     from mxt.scaffold.origin import CHECKOUT
 
     home = f"MXT_HOME={shlex.quote(str(CHECKOUT))}"
@@ -98,10 +98,10 @@ def _say_what_next(folder: str, label: str, url: str, *, tested: bool) -> None:
     shown = shlex.quote(label)
     steps = [
         (f"./mxtw doctor {shown}", "can this machine run it?"),
-        (f"./mxtw build {shown}", "train, evaluate, sign the receipt"),
+        (f"./mxtw build {shown}", build),
     ]
-    if tested:
-        steps.append((f"./mxtw test {shown}", "is the tuned model better than its base?"))
+    if test:
+        steps.append((f"./mxtw test {shown}", test))
     width = max(len(command) for command, _ in steps)
     for command, what in steps:
         print(f"  {command:<{width}}  # {what}")

@@ -31,7 +31,7 @@ A PLAN is a label, a plan's or receipt's file (.json), or a build: 'last', 'last
 identity; BUILD@LABEL where a build used several. 'diff' exits with 1 where decisions differ.
 
 A pinned plan is a declared input in the probe's place: everyone who builds with it, on whatever machine,
-trains under the same decisions and gets the same keys.
+builds under the same decisions and gets the same keys.
 """
 
 
@@ -154,7 +154,7 @@ def _pin(session: Session, args: Namespace) -> int:
         names = ", ".join(map(str, makers[:4]))
         raise GraphError(
             f"'{label}' has {f'{len(makers)} probes: {names}' if makers else 'no probe'}",
-            hint="name one of them" if makers else "pin the plan of a recipe that trains",
+            hint="name one of them" if makers else "pin the plan of a recipe that is probed",
         )
     maker = makers[0]
     if args.source:
@@ -164,7 +164,7 @@ def _pin(session: Session, args: Namespace) -> int:
         plan = _fresh(session, graph, maker)
     place = _place(maker)
     parse_plan(plan.data, plan.name)
-    # the very bytes that the probe made: pinning alone must not train again
+    # the very bytes that the probe made: pinning alone must make nothing again
     _write(session.root / place, place, plan.data)
     _must_be_read(args, label, place, session.root / place)
     print(f"pinned {place}: {_in_words(plan)}")

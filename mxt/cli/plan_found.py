@@ -107,7 +107,7 @@ def of_label(session: Session, text: str) -> FoundPlan:
     if pinned and not makers:
         path = _one(sorted(pinned), label)
         return _of_pinned(session, path, label)
-    maker = _one(makers, label, hint="a recipe that trains has one")
+    maker = _one(makers, label, hint="a recipe that is probed has one")
     return of_maker(session, graph, maker)
 
 

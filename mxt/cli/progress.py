@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mxt.cli.facts import action_line, facts, printable, short_change
+from mxt.cli.facts import action_line, facts, first_figure, printable, short_change
 from mxt.cli.screen import Screen, bars_of
 from mxt.cli.terminal import paint, warning
 from mxt.words import duration
@@ -104,7 +104,7 @@ class Progress:
         if status == "executed":
             report = running.report if running else {}
             if self._worth_a_line(wall_s, report):
-                last = facts({k: v for k, v in report.items() if k == "loss"})
+                last = facts(first_figure(report))
                 said = [printable(name), duration(wall_s), last, printable(str(report.get("summary", "")))]
                 self._say(f"  {paint('ok', 'green', sys.stderr)} {'  '.join(t for t in said if t)}")
         elif status == "failed":

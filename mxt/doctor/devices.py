@@ -1,4 +1,4 @@
-"""GPUs: device nodes, drivers, permissions, and what mxt and the installed torch would make of them."""
+"""GPUs: device nodes, drivers, permissions, and what mxt would make of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,18 +14,15 @@ from mxt.doctor.finding import FAIL, OK, WARN, Finding
 
 _VENDORS = {"0x10de": "NVIDIA", "0x1002": "AMD"}
 _DISPLAY = ("0x0300", "0x0302", "0x0380", "0x1200")  # PCI classes of display controllers and accelerators
-# run in the environment that stages run in; importing takes seconds, so only when asked to
-_LOOK = """\
-torch = __import__("torch")
-hip, cuda, there = torch.version.hip, torch.version.cuda, torch.cuda.is_available()
-kind = f"ROCm {hip}" if hip else f"CUDA {cuda}" if cuda else "no GPU support"
-names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if there else []
-print(f"torch {torch.__version__} ({kind}) sees", ", ".join(names) or "no GPU")
-"""
 
 
-def device_findings(*, deep: bool = False, top: Path = Path("/")) -> Iterator[Finding]:
-    """deep: import torch and ask it. top: where dev/, proc/ and sys/ are."""
+def has_devices(top: Path = Path("/")) -> bool:
+    """Whether there is a device that a program could try to use, permitted or not."""
+    return any(True for _ in _nvidia(top)) or any(True for _ in _amd(top))
+
+
+def device_findings(top: Path = Path("/")) -> Iterator[Finding]:
+    """top: where dev/, proc/ and sys/ are."""
     seen = [*_nvidia(top), *_amd(top)]
     yield from seen
     bus = _on_the_bus(top)
@@ -46,7 +42,6 @@ def device_findings(*, deep: bool = False, top: Path = Path("/")) -> Iterator[Fi
     if any(f.status == OK for f in seen) and not found:
         mend = "actions that declare GPUs are refused; results made elsewhere are found"
         yield Finding("gpu", WARN, "this mxt does not use the devices yet", mend)
-    yield _torch(bool(seen), deep=deep)
 
 
 def _nvidia(top: Path) -> Iterator[Finding]:
@@ -106,49 +101,13 @@ def _on_the_bus(top: Path) -> dict[str, int]:
     return found
 
 
-def _torch(devices: bool, *, deep: bool) -> Finding:
-    """By its version alone: importing it takes seconds."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        found = version("torch")
-    except PackageNotFoundError:
-        return Finding(
-            "torch",
-            WARN,
-            "torch is not installed",
-            "stages that train fail; ./mxtw installs what the lock names",
-        )
-    if deep:
-        lines = _ask([sys.executable, "-I", "-c", _LOOK], seconds=120)
-        if lines is None:
-            return Finding(
-                "torch",
-                FAIL,
-                f"torch {found} cannot be imported",
-                f"see why: {sys.executable} -I -c 'import torch'",
-            )
-        return Finding("torch", OK, lines[-1])
-    build = found.partition("+")[2]
-    if build == "cpu":
-        what = f"torch {found} is built for processors: it would see no GPU"
-        if devices:
-            return Finding(
-                "torch", WARN, what, "a toolchain for the device needs its own lock: mxt toolchain lock"
-            )
-        return Finding("torch", OK, what)
-    return Finding(
-        "torch", OK, f"torch {found}, built for {build or 'NVIDIA GPUs'}; --deep asks it what it sees"
-    )
-
-
-def _ask(argv: list[str], seconds: float = 10) -> list[str] | None:
+def _ask(argv: list[str]) -> list[str] | None:
     """The lines that a command prints, or None where it fails."""
     if shutil.which(argv[0]) is None:
         return None
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL, check=False
+            argv, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -14,7 +14,7 @@ from mxt.doctor.finding import FAIL, OK, WARN, Finding
 from mxt.execution.machine import machine_facts, memory_mb
 
 LEAST_FILES = 1024
-LEAST_MEMORY_MB = 4096  # what the largest stages of the tiny recipes declare, and something beside it
+LEAST_MEMORY_MB = 4096  # what the largest stages of the smallest recipes declare, and something beside it
 MADE_IN = 1_735_689_600  # 2025-01-01: a clock that shows less is wrong
 SKEW_S = 2.0
 
@@ -59,9 +59,7 @@ def _memory() -> Finding:
     free = _available_mb()
     what = f"{megabytes / 1024:.1f} GiB" + (f", {min(free, megabytes) / 1024:.1f} GiB free" if free else "")
     if megabytes < LEAST_MEMORY_MB:
-        mend = (
-            f"stages that train declare up to {LEAST_MEMORY_MB // 1024} GiB: with less they run alone, slowly"
-        )
+        mend = f"stages declare up to {LEAST_MEMORY_MB // 1024} GiB: with less they run alone, slowly"
         return Finding("memory", WARN, what, mend)
     return Finding("memory", OK, what)
 

@@ -1,16 +1,14 @@
-"""The way to the network: routes, proxies, tokens. Nobody is called, and no secret is shown."""
+"""The way to the network: routes and proxies. Nobody is called, and no secret is shown."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from mxt.doctor.finding import OK, WARN, Finding
 
 _PROXIES = ("https_proxy", "http_proxy", "all_proxy")
-_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 def network_findings() -> Iterator[Finding]:
@@ -25,7 +23,6 @@ def network_findings() -> Iterator[Finding]:
     else:
         mend = "stages that download fail; set https_proxy, or build them once where there is a network"
         yield Finding("network", WARN, "no route and no proxy", mend)
-    yield _token()
 
 
 def reachable() -> bool:
@@ -45,18 +42,6 @@ def has_route() -> bool:
         except OSError:
             continue
     return False
-
-
-def _token() -> Finding:
-    for name in _TOKENS:
-        if os.environ.get(name):
-            return Finding("token", OK, f"{name} is set")
-    home = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
-    path = Path(os.environ.get("HF_TOKEN_PATH") or Path(home, "token"))
-    if path.is_file():
-        what = f"there is a token in {path}, which stages do not see"
-        return Finding("token", WARN, what, f"export HF_TOKEN=$(cat {path})")
-    return Finding("token", OK, "no Hugging Face token; only private and gated repositories need one")
 
 
 def _host(value: str) -> str:

@@ -134,7 +134,7 @@ def _tell(message: dict[str, object]) -> None:
 
 
 def _leave(code: int) -> None:
-    """Exit without tearing down the interpreter: torch alone takes a second for that."""
+    """Exit without tearing down the interpreter: a large library takes a second for that."""
     sys.stdout.flush()
     sys.stderr.flush()
     import threading

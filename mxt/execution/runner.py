@@ -311,8 +311,8 @@ class Runner:
         elif os.environ.get("MXT_SANDBOX") == "none":
             why = "MXT_SANDBOX=none"
         else:
-            why = "bubblewrap is not installed or not permitted here"
-        self._warn(f"no sandbox ({why}): actions run on copies of their inputs, without isolation")
+            why = "bwrap is missing or not permitted"
+        self._warn(f"no sandbox ({why}): actions run on copies")
 
     def _changed_source(self, action: Action) -> str:
         """The first of an action's sources that is not what its key says; "" if all are."""

@@ -29,15 +29,12 @@ def origin(checkout: Path = CHECKOUT) -> Origin:
     # an exported copy inside of somebody's repository has that repository's commit
     top = _git(checkout, "rev-parse", "--show-toplevel")
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit) or os.path.realpath(top) != os.path.realpath(checkout):
-        return Origin(doubt="this mxt is no git checkout, so the wrapper cannot say where to fetch it")
+        return Origin(doubt="mxtw cannot say where to fetch mxt: this one is no git checkout")
     url = portable(_git(checkout, "remote", "get-url", "origin"))
     if not url:
-        return Origin(
-            doubt="this mxt's checkout has no remote 'origin' that other machines could reach, "
-            "so the wrapper cannot say where to fetch it"
-        )
+        return Origin(doubt="mxtw cannot say where to fetch mxt: no 'origin' that others can reach")
     if _git(checkout, "status", "--porcelain", "--untracked-files=no"):
-        doubt = "this mxt's checkout has changes that are not committed; the wrapper fetches it without them"
+        doubt = "mxtw will fetch mxt without the changes here that are not committed"
     elif not _git(checkout, "branch", "--remotes", "--contains", commit):
         doubt = f"the commit {commit[:12]} of this mxt seems not to be pushed to {url} yet"
     else:

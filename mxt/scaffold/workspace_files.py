@@ -1,4 +1,4 @@
-"""The files that every new workspace has, whatever it builds: wrapper, CI, .gitignore, README."""
+"""The files that every new workspace has, whatever it builds: wrapper, CI, .gitignore."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ def target_name(folder: str) -> str:
     """What a folder of this name calls its target: letters, digits and "_", any script, in lower case."""
     text = unicodedata.normalize("NFC", folder).lower()
     name = re.sub(r"[^\w]+", "_", text).strip("_")[:60]
-    return "model" if not name else f"{name}_" if name in _TAKEN else name
+    return "main" if not name else f"{name}_" if name in _TAKEN else name
 
 
-def common_files(name: str, title: str, ci: str, origin: Origin, *, tested: bool) -> dict[str, str]:
-    """Path -> text. name: of the target. title: of the README. ci: a key of CI. tested: it has a gate."""
+def common_files(name: str, ci: str, origin: Origin, *, tested: bool) -> dict[str, str]:
+    """Path -> text. name: of the target. ci: a key of CI. tested: it has a test."""
     words = {
         "@NAME@": name,
-        "@TITLE@": title,
         "@URL@": shlex.quote(origin.url),
         "@COMMIT@": shlex.quote(origin.commit),
     }
-    sources = {"mxtw": "mxtw", ".gitignore": "gitignore", "README.md": "README.md", **CI[ci]}
+    sources = {"mxtw": "mxtw", ".gitignore": "gitignore", **CI[ci]}
     found = {}
     for path, source in sources.items():
         text = (FILES / source).read_text("utf-8")

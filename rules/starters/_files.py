@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mxt.errors import UsageError, did_you_mean
 from rules.starters._own_data import own_data
@@ -26,9 +26,33 @@ Content = str | Path
 
 
 def starters() -> dict[str, str]:
-    """Name -> one line; the default comes first."""
+    """Name -> one line; the default comes first, then what any machine can run."""
     found = {path.stem: _description(path) for path in sorted(RECIPES.glob("*.yaml"))}
-    return {name: found[name] for name in sorted(found, key=lambda n: (n != DEFAULT, n))}
+    return {name: found[name] for name in sorted(found, key=lambda n: (n != DEFAULT, n[:5] != "tiny_", n))}
+
+
+class Starter(NamedTuple):
+    """files: path in the new workspace -> text, or a file to copy. build, test: what these verbs come to
+    for its target, in words; test is "" where there is none.
+    """
+
+    files: dict[str, Content]
+    build: str
+    test: str
+
+
+def starter(chosen: str, name: str, title: str, data: Sequence[Path] = ()) -> Starter:
+    """name: of the target. title: of the README. data: the user's rows.
+
+    Raises UsageError as starter_files does.
+    """
+    files = starter_files(chosen, name, data)
+    tested = "\neval:\n" in str(files[f"recipes/{name}.yaml"])
+    readme = Path(__file__).with_name("README.md").read_text("utf-8")
+    readme = readme.replace("@NAME@", name).replace("@TITLE@", title)
+    files["README.md"] = readme if tested else re.sub(r"(?m)^\./mxtw test .*\n", "", readme)
+    build = "train, evaluate, sign the receipt" if tested else "train, sign the receipt"
+    return Starter(files, build, "is the tuned model better than its base?" if tested else "")
 
 
 def starter_files(starter: str, name: str, data: Sequence[Path] = ()) -> dict[str, Content]:

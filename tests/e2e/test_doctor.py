@@ -45,7 +45,7 @@ def test_every_area_is_looked_at_and_nothing_is_left_behind(ws: Workspace) -> No
     found = findings(ws)
     assert list(found) == [
         *("python", "environment", "sandbox", "compiler", "git", "processor", "cores", "memory", "files"),
-        *("clock", "gpu", "torch", "network", "token", "key", "disk", "trust"),
+        *("clock", "gpu", "torch", "token", "network", "key", "disk", "trust"),
     ]
     assert found["environment"][0]["what"].endswith("/toolchains/cpu-py311.lock.json")
     assert found["trust"][0]["what"] == "this workspace has no rules of its own"

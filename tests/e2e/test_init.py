@@ -98,7 +98,7 @@ def test_its_wrapper_builds_with_a_checkout_from_wherever_it_is_called(place: Wo
         ("demo", "demo"),
         ("My Model.v2", "my_model_v2"),
         ("7b", "7b"),
-        ("--", "model"),
+        ("--", "main"),
         ("Ünïcode 名前", "ünïcode_名前"),
         ("all", "all_"),
         ("x'; $(touch y)", "x_touch_y"),
@@ -156,14 +156,15 @@ def test_in_a_repository_readme_and_gitignore_stay(place: Workspace) -> None:
 
 def test_starters(place: Workspace) -> None:
     listed = place.run("init", "--list")
-    assert listed.out.splitlines()[0] == (
-        "  tiny_sft_lora  LoRA on a tiny Qwen3, made and pre-trained here, on a CPU (default)"
+    lines = dict(line.split(None, 1) for line in listed.out.splitlines())
+    assert next(iter(lines.items())) == (
+        "tiny_sft_lora",
+        "LoRA on a tiny Qwen3, made and pre-trained here, on a CPU (default)",
     )
-    assert (
-        "  tiny_sft_full  full fine-tuning of a tiny Qwen3, made and pre-trained here, on a CPU\n"
-        in listed.out
-    )
-    for name in (line.split()[0] for line in listed.out.splitlines()):
+    assert lines["tiny_sft_full"] == "full fine-tuning of a tiny Qwen3, made and pre-trained here, on a CPU"
+    tiny = [name for name in lines if name.startswith("tiny_")]
+    assert list(lines)[: len(tiny)] == tiny
+    for name in (*tiny, "qwen3_32b_dpo"):  # the others are of the same kind
         done = place.run("init", name, "--recipe", name, "--ci", "none")
         assert done.code == 0, done.err
         assert not (place.root / name / ".ci").exists()
@@ -297,7 +298,7 @@ def upstream(tmp_path: Path) -> Path:
 
 
 def test_the_origin_of_a_checkout(upstream: Path) -> None:
-    assert "no remote 'origin'" in origin(upstream).doubt
+    assert "no 'origin' that others can reach" in origin(upstream).doubt
     git(upstream, "remote", "add", "origin", "https://me:secret@host.example/o/r.git")
     found = origin(upstream)
     assert (found.url, found.commit) == ("https://host.example/o/r.git", git(upstream, "rev-parse", "HEAD"))

@@ -282,7 +282,7 @@ def test_a_plan_from_elsewhere_must_fit(made: Workspace, tmp_path: Path) -> None
     [
         (("pin", A), 1, "error: '//p:a.probe' has made no plan yet\n  hint: build it first: mxt build //p:a.probe\n"),
         (("show", A), 1, "error: '//p:a.probe' has made no plan yet\n  hint: build it first: mxt build //p:a.probe\n"),
-        (("show", "//:here"), 1, "error: '//:here' has no plan\n  hint: a recipe that trains has one\n"),
+        (("show", "//:here"), 1, "error: '//:here' has no plan\n  hint: a recipe that is probed has one\n"),
         (("pin", A, "--unpin"), 1, "error: '//p:a' has no pinned plan\n  hint: its plan is made by //p:a.probe\n"),
         (("show", "x.json"), 2, "error: x.json: there is no such file\n  hint: give a plan, a receipt or a label\n"),
         (("show", "last"), 2, "error: no build is recorded in this store\n"),
