@@ -34,7 +34,7 @@ def origin(checkout: Path = CHECKOUT) -> Origin:
     if not url:
         return Origin(doubt="mxtw cannot say where to fetch mxt: no 'origin' that others can reach")
     if _git(checkout, "status", "--porcelain", "--untracked-files=no"):
-        doubt = "mxtw will fetch mxt without the changes here that are not committed"
+        doubt = "mxtw will fetch mxt without your changes that are not committed"
     elif not _git(checkout, "branch", "--remotes", "--contains", commit):
         doubt = f"the commit {commit[:12]} of this mxt seems not to be pushed to {url} yet"
     else:
