@@ -14,6 +14,7 @@ from mxt.loading.recipe_yaml import YamlPath, parse_yaml
 WIDTH = 100  # a list that would make a line longer is written an item a line
 # a comment that mxt wrote, or that stood for what it would write
 OWN_NOTE = re.compile(r"(?:from )?\S.* on \d{4}-\d\d-\d\d|from \S.*|.*`mxt pin`.*")
+_CLOSING = re.compile(r"[ \t]*[\]}]+")
 _PLAIN = re.compile(r"[A-Za-z0-9_./][\w./+*?-]*(?:[ ][\w./+*?-]+)*", re.ASCII)
 
 
@@ -71,7 +72,10 @@ class RecipeEdit:
         node = self._nodes[path]
         if node.id == "sequence" and not node.flow_style:
             return self._colon(path)
-        return int(node.end_mark.index)
+        # of a section in {...}: what stands behind it is said of all in it
+        end = int(node.end_mark.index)
+        closing = _CLOSING.match(self._source, end)  # of {...} around the value
+        return closing.end() if closing else end
 
     def _behind(self, place: int) -> str:
         """The rest of the line."""
@@ -141,10 +145,14 @@ class RecipeEdit:
         )
 
     def _comment(self, path: YamlPath, note: str) -> None:
-        place = self._note_place(path)
+        self._comment_at(self._note_place(path), note)
+
+    def _comment_at(self, place: int, note: str) -> None:
         there = self._behind(place)
         if not note or (there.strip() and not there.strip().startswith("#")):
             return  # nothing to say, or more of a {...} stands here
+        if any(start == place < stop or start == stop == place for start, stop, _ in self._changes):
+            return  # another value of this line has a note already
         old = there.strip()[1:].strip()
         if not old or OWN_NOTE.fullmatch(old):
             self._change(place, place + len(there), f" # {note}")
@@ -204,8 +212,9 @@ class RecipeEdit:
             raise self._by_hand(path, value)
         text = f"{path[-1]}: {_scalar(value, in_list=section.flow_style)}"
         if section.flow_style:
-            comma = ", " if section.value else ""
-            self._change(section.start_mark.index + 1, section.start_mark.index + 1, text + comma)
+            first = section.value[0][1].end_mark.index if section.value else section.start_mark.index + 1
+            self._change(first, first, f", {text}" if section.value else text)
+            self._comment_at(self._note_place(path[:-1]), note)
             return
         line = f"{' ' * section.start_mark.column}{text}{f' # {note}' if note else ''}"
         key, first = section.value[0]

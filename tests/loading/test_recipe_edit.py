@@ -34,8 +34,11 @@ def changed(text: str, path: tuple[str, ...], value: str | tuple[str, ...], note
         ("b: 1 # one\nc: 2\n", "b: 1 # one\na: new # n\nc: 2\n"),
         ("b: [x]\nc: 2\n", "a: new # n\nb: [x]\nc: 2\n"),
         ("# top\nb:\n  c: 1\n", "# top\na: new # n\nb:\n  c: 1\n"),
-        ("{b: 1}\n", "{a: new, b: 1}\n"),
-        ("{}\n", "{a: new}\n"),
+        ("{b: 1}\n", "{b: 1, a: new} # n\n"),
+        ("{b: [1], c: 2} # mine\n", "{b: [1], a: new, c: 2} # mine\n"),
+        ("{}\n", "{a: new} # n\n"),
+        ("{b: 1, a: old}\n", "{b: 1, a: new} # n\n"),
+        ("{b: 1, a: old }  # main on 2020-01-01\n", "{b: 1, a: new } # n\n"),
     ],
 )
 def test_a_text(text: str, wanted: str) -> None:
