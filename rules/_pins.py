@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,11 @@ class _Hub:
             return self._infos[key]
         if self._unreachable:
             raise self._unreachable  # the same for all: said once
+        if find_spec("huggingface_hub") is None:
+            self._unreachable = StageError(
+                "huggingface_hub is not installed here", hint="run mxt by ./mxtw, whose environment has it"
+            )
+            raise self._unreachable
         prepare_client()
         from huggingface_hub import HfApi
         from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
