@@ -1,4 +1,4 @@
-"""Python, the environment that stages run in, the sandbox, the compiler, git: each really tried."""
+"""Python, the environment that stages run in, the sandbox, podman, the compiler, git: each really tried."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def software_findings(root: Path | None, *, deep: bool = False) -> Iterator[Find
     )
     yield from _environment(root, deep=deep)
     yield _sandbox()
+    yield _containers()
     yield _compiler()
     yield _git()
 
@@ -74,6 +75,24 @@ def _sandbox() -> Finding:
         return Finding("sandbox", WARN, what, _permit())
     version = _run([path, "--version"])
     return Finding("sandbox", OK, f"{version.stdout.strip() if version else 'bubblewrap'}, tried")
+
+
+def _containers() -> Finding:
+    """podman and docker are needed for toolchains that are images, and for nothing else."""
+    from mxt.execution.engine import try_engines
+
+    tried = try_engines()
+    for one in tried:
+        if one.engine is not None:
+            whose = "rootless" if one.engine.rootless else "as root"
+            return Finding("containers", OK, f"{one.engine.version}, {whose}, tried")
+    said = "; ".join(f"{one.name} {one.problem}" for one in tried)
+    if all(one.problem == "is not installed" for one in tried) and not os.environ.get("MXT_CONTAINER"):
+        return Finding(
+            "containers", OK, "neither podman nor docker; only toolchains that are images need one"
+        )
+    mend = "apt-get install podman; MXT_CONTAINER and MXT_CONTAINER_ARGS choose an engine and its options"
+    return Finding("containers", WARN, f"toolchains that are images cannot run: {said}", mend)
 
 
 def _permit() -> str:

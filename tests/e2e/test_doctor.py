@@ -44,7 +44,18 @@ def one(found: dict[str, list[dict[str, Any]]], area: str, status: str) -> dict[
 def test_every_area_is_looked_at_and_nothing_is_left_behind(ws: Workspace) -> None:
     found = findings(ws)
     assert list(found) == [
-        *("python", "environment", "sandbox", "compiler", "git", "processor", "cores", "memory", "files"),
+        *(
+            "python",
+            "environment",
+            "sandbox",
+            "containers",
+            "compiler",
+            "git",
+            "processor",
+            "cores",
+            "memory",
+            "files",
+        ),
         *("clock", "gpu", "torch", "token", "network", "key", "disk", "trust"),
     ]
     assert found["environment"][0]["what"].endswith("/toolchains/cpu-py311.lock.json")
@@ -81,6 +92,8 @@ def test_what_is_missing_and_how_to_get_it(ws: Workspace) -> None:
         "bubblewrap is not permitted here (bwrap: No permissions to create new namespace): actions run"
     )
     assert one(findings(ws, MXT_SANDBOX="none"), "sandbox", "warn")["mend"] == "unset MXT_SANDBOX"
+    containers = one(findings(ws, MXT_CONTAINER="nonesuch-engine"), "containers", "warn")
+    assert containers["what"] == "toolchains that are images cannot run: nonesuch-engine is not installed"
 
 
 def test_key_token_and_proxy_show_no_secret(ws: Workspace) -> None:
