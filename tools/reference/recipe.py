@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from reference import refused
 from reference.declared import Declared, declared
 from reference.markdown import cell, code, document, head, sentence, table
 from rules.recipe import Schema
@@ -51,7 +52,7 @@ def page() -> str:
     known = declared()
     for name, field in Schema.model_fields.items():
         lines += _section(name, field, known, 2)
-    return document(lines)
+    return document([*lines, *refused.section()])
 
 
 def _section(path: str, field: FieldInfo, known: Declared, level: int) -> list[str]:
