@@ -36,8 +36,8 @@ def section() -> list[str]:
     return [
         "## What does not build yet",
         "",
-        f"These parse, have keys and are shown by `mxt build -n` (`absent`); a build says so at once. So it is with",
-        f"{stages}.",
+        "These parse, have keys and are shown by `mxt build -n` (`absent`); a build says so at once.",
+        f"So it is with {stages}.",
         "",
         *table(("field", "not yet"), rows),
     ]
