@@ -113,17 +113,16 @@ def _kind(output: str | None) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Aside, then renamed: a browser that reloads never sees a part."""
+    """A browser that reloads never sees a part."""
+    from mxt.store.replace_file import replace_file
+
     if path.is_dir():
         raise UsageError(f"'{path}' is a folder", hint="name a file with --output")
     if path.is_symlink():
         raise UsageError(f"'{path}' is a link, as results of targets are", hint="name a file with --output")
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        replace_file(path, text.encode())
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise StoreError(
             f"cannot write the picture: {error.strerror}", where=str(path), hint="name another file"
         ) from None

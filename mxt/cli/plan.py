@@ -284,12 +284,11 @@ def _place(maker: ActionId) -> str:
 
 
 def _write(path: Path, place: str, data: bytes) -> None:
-    aside = path.with_name(f".{path.name}.part")
+    from mxt.store.replace_file import replace_file
+
     try:
-        aside.write_bytes(data)
-        aside.replace(path)
+        replace_file(path, data)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise GraphError(f"cannot write the plan: {error.strerror}", where=place) from None
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
 
 from mxt.store.action_cache import ActionCache
 from mxt.store.digest import hash_bytes
 from mxt.store.layout import write_atomic
 from mxt.store.os_errors import explain_os_error
+from mxt.store.replace_file import replace_file
 
 
 def report_beside(receipt: str) -> str:
@@ -43,16 +43,9 @@ def keep_report(receipt: Path, digest: str, *, workspace: Path, cache: ActionCac
 
 
 def write_report(path: Path, data: bytes) -> None:
-    """Aside, then renamed. Raises StoreError."""
+    """Raises StoreError."""
     with explain_os_error("write the report", path):
-        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            aside.write_bytes(data)
-            os.replace(aside, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                aside.unlink()
-            raise
+        replace_file(path, data)
 
 
 def _stamp(digest: str, engine: str, report: bytes) -> str:

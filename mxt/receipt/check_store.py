@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mxt.action.action import ActionId
-from mxt.receipt.findings import Result
-from mxt.receipt.hashing import Hashing, HashingError
-from mxt.receipt.receipt import StatedAction, Statement
+from mxt.receipt.given import Given
+from mxt.receipt.hashing import HashingError
+from mxt.receipt.receipt import StatedAction
 from mxt.receipt.statement import output_subjects
 from mxt.store.digest import hash_bytes
-from mxt.store.layout import Layout
 from mxt.store.realisation import Output, RunRecord
 from mxt.store.records import REALISATION_TYPE, RUN_TYPE, open_record
 from mxt.store.tree_object import MAX_DEPTH, Entry, escapes, parse_tree
@@ -38,19 +37,8 @@ class Folder(NamedTuple):
 class StoreCheck:
     """Call `plan`, run the hashing, call `compare`."""
 
-    def __init__(
-        self,
-        statement: Statement,
-        layout: Layout,
-        hashing: Hashing,
-        result: Result,
-        show: Callable[[str | os.PathLike[str]], str],
-    ) -> None:
-        self._statement = statement
-        self._layout = layout
-        self._hashing = hashing
-        self._result = result
-        self._show = show
+    def __init__(self, given: Given) -> None:
+        self._given = given
         self._folders: dict[str, Folder] = {}
         self._blobs: dict[str, tuple[int, str]] = {}
         self._out: list[tuple[str, str, Entry]] = []
@@ -61,17 +49,17 @@ class StoreCheck:
 
         names, runs: of StatementCheck. public_of: the public key behind a fingerprint, None if unknown.
         """
-        for action in self._statement.actions:
+        for action in self._given.statement.actions:
             name = names[action.id]
             for output in action.outputs.values():
                 self._list_output(output, f"{name}/{output.path}")
         self._subjects(names)
         for digest in self._blobs:
             for executable in (False, True):
-                place = self._layout.blob(digest, executable)
+                place = self._given.layout.blob(digest, executable)
                 if os.path.lexists(place):
-                    self._hashing.want(place, sha256=True)
-        for key, action in {a.key: a for a in self._statement.actions}.items():
+                    self._given.hashing.want(place, sha256=True)
+        for key, action in {a.key: a for a in self._given.statement.actions}.items():
             self._form(action)
             self._list_out(action, names[action.id])
             run = runs.get(names[action.id])
@@ -101,7 +89,7 @@ class StoreCheck:
         folder = self._folders[output.digest]
         size = sum(entry.size for entry in folder.entries.values() if entry.kind == "file")
         if folder.whole and size != output.size:
-            self._result.mismatch(
+            self._given.result.mismatch(
                 "tree", f"receipt: {what}", "the folder has another size", output.size, size
             )
         for path, entry in folder.entries.items():
@@ -117,9 +105,9 @@ class StoreCheck:
         try:
             found = parse_tree(data)
         except ValueError as error:
-            self._result.mismatch(
+            self._given.result.mismatch(
                 "tree",
-                self._show(self._layout.blob(digest)),
+                self._given.show(self._given.layout.blob(digest)),
                 f"the list of the folder {shown} is malformed",
                 "a tree object",
                 error,
@@ -130,9 +118,9 @@ class StoreCheck:
             path = prefix + entry.name
             entries[path] = entry
             if entry.kind == "symlink" and escapes(entry.target, depth):
-                self._result.mismatch(
+                self._given.result.mismatch(
                     "tree",
-                    self._show(self._layout.blob(digest)),
+                    self._given.show(self._given.layout.blob(digest)),
                     f"the symlink {what}/{path} leads out of its folder",
                     "a target inside",
                     entry.target,
@@ -146,7 +134,7 @@ class StoreCheck:
         good: bytes | None = None
         seen = False
         for executable in (False, True):
-            place = self._layout.blob(digest, executable)
+            place = self._given.layout.blob(digest, executable)
             try:
                 with open(place, "rb") as file:
                     data = file.read(MAX_TREE_BYTES)
@@ -154,46 +142,48 @@ class StoreCheck:
                 continue
             except OSError as error:
                 seen = True
-                self._result.mismatch(
-                    kind, self._show(place), f"{what} cannot be read", digest, error.strerror
+                self._given.result.mismatch(
+                    kind, self._given.show(place), f"{what} cannot be read", digest, error.strerror
                 )
                 continue
             seen = True
             if (found := hash_bytes(data)) != digest:
-                self._result.mismatch(kind, self._show(place), f"{what} differs", digest, found)
+                self._given.result.mismatch(kind, self._given.show(place), f"{what} differs", digest, found)
             else:
                 good = data
         if not seen:
-            place = self._layout.blob(digest)
-            self._result.mismatch(kind, self._show(place), f"{what} is missing", digest, "no such blob")
+            place = self._given.layout.blob(digest)
+            self._given.result.mismatch(
+                kind, self._given.show(place), f"{what} is missing", digest, "no such blob"
+            )
         return good
 
     def _compare_blob(self, digest: str, size: int, what: str) -> None:
         seen = False
         for executable in (False, True):
-            place = self._layout.blob(digest, executable)
+            place = self._given.layout.blob(digest, executable)
             if not os.path.lexists(place):
                 continue
             seen = True
             try:
-                found = self._hashing.of(place)
+                found = self._given.hashing.of(place)
             except (HashingError, KeyError) as error:
-                self._result.mismatch(
-                    "blob", self._show(place), f"the blob of {what} is unreadable", digest, error
+                self._given.result.mismatch(
+                    "blob", self._given.show(place), f"the blob of {what} is unreadable", digest, error
                 )
                 continue
             if found.digest != digest:
-                self._result.mismatch(
-                    "blob", self._show(place), f"the blob of {what} differs", digest, found.digest
+                self._given.result.mismatch(
+                    "blob", self._given.show(place), f"the blob of {what} differs", digest, found.digest
                 )
             elif found.size != size:
-                self._result.mismatch(
-                    "blob", self._show(place), f"the blob of {what} has another size", size, found.size
+                self._given.result.mismatch(
+                    "blob", self._given.show(place), f"the blob of {what} has another size", size, found.size
                 )
         if not seen:
-            place = self._layout.blob(digest)
-            self._result.mismatch(
-                "blob", self._show(place), f"the blob of {what} is missing", digest, "no such blob"
+            place = self._given.layout.blob(digest)
+            self._given.result.mismatch(
+                "blob", self._given.show(place), f"the blob of {what} is missing", digest, "no such blob"
             )
 
     # ---- subjects ---------------------------------------------------------------------------------
@@ -201,7 +191,7 @@ class StoreCheck:
     def _subjects(self, names: Mapping[ActionId, str]) -> None:
         expected: dict[str, str] = {}
         unknown: list[str] = []
-        for action in self._statement.actions:
+        for action in self._given.statement.actions:
             for output in action.outputs.values():
                 name = names[action.id]
                 folder = self._folders.get(output.digest) if output.kind == "dir" else None
@@ -212,35 +202,37 @@ class StoreCheck:
                     [(p, e.digest) for p, e in folder.entries.items() if e.kind == "file"] if folder else []
                 )
                 expected.update(output_subjects(name, output, files))
-        stated = self._statement.subjects
+        stated = self._given.statement.subjects
         for subject in sorted(expected.keys() | stated.keys()):
             if subject not in expected and any(subject.startswith(prefix) for prefix in unknown):
                 continue
             found = stated[subject][0] if subject in stated else "no such subject"
             wanted = expected.get(subject, "no such file among the outputs")
             if found != wanted:
-                self._result.mismatch(
+                self._given.result.mismatch(
                     "subject",
                     f"receipt: subject {subject}",
                     "the subject is not the output's file",
                     wanted,
                     found,
                 )
-        self._result.files = len(stated)
-        self._result.bytes = sum(o.size for a in self._statement.actions for o in a.outputs.values())
+        self._given.result.files = len(stated)
+        self._given.result.bytes = sum(
+            o.size for a in self._given.statement.actions for o in a.outputs.values()
+        )
 
     def compare_sha256(self) -> None:
         """The SHA-256 digests of the subjects, of which BLAKE3 says nothing."""
         import hashlib
 
-        for subject, (digest, sha256) in self._statement.subjects.items():
+        for subject, (digest, sha256) in self._given.statement.subjects.items():
             if digest in self._folders:
                 data = self._small_blob(digest, "tree", f"the list of the folder {subject}")
                 computed = hashlib.sha256(data).hexdigest() if data is not None else None
             else:
                 computed = self._sha256(digest)
             if computed is not None and computed != sha256:
-                self._result.mismatch(
+                self._given.result.mismatch(
                     "subject",
                     f"receipt: subject {subject}",
                     "the SHA-256 of the subject differs",
@@ -251,7 +243,7 @@ class StoreCheck:
     def _sha256(self, digest: str) -> str | None:
         for executable in (False, True):
             try:
-                found = self._hashing.of(self._layout.blob(digest, executable))
+                found = self._given.hashing.of(self._given.layout.blob(digest, executable))
             except (HashingError, KeyError):
                 continue
             if found.digest == digest:
@@ -265,14 +257,16 @@ class StoreCheck:
         self._small_blob(action.key, "form", f"the stored form of '{action.id}'")
 
     def _list_out(self, action: StatedAction, name: str) -> None:
-        root = self._layout.out(action.key)
+        root = self._given.layout.out(action.key)
         if not root.is_dir():
             if os.path.lexists(root):
-                self._result.mismatch(
-                    "output", self._show(root), "not a folder", "the outputs of " + name, "a file"
+                self._given.result.mismatch(
+                    "output", self._given.show(root), "not a folder", "the outputs of " + name, "a file"
                 )
             else:
-                self._result.note(self._show(root), f"the outputs of {name} are not materialised here")
+                self._given.result.note(
+                    self._given.show(root), f"the outputs of {name} are not materialised here"
+                )
             return
         expected: dict[str, Entry] = {}
         for output in action.outputs.values():
@@ -304,35 +298,35 @@ class StoreCheck:
                 else "is something else"
             )
             wanted = expected.kind if expected is not None else "nothing"
-            self._result.mismatch(
-                "output", self._show(path), f"the materialised output {what} {problem}", wanted, kind
+            self._given.result.mismatch(
+                "output", self._given.show(path), f"the materialised output {what} {problem}", wanted, kind
             )
         elif expected.kind == "symlink":
             if (target := os.readlink(path)) != expected.target:
-                self._result.mismatch(
-                    "output", self._show(path), f"the symlink {what} differs", expected.target, target
+                self._given.result.mismatch(
+                    "output", self._given.show(path), f"the symlink {what} differs", expected.target, target
                 )
         elif expected.kind == "file":
             executable = bool(facts.st_mode & stat.S_IXUSR)
             if executable != expected.executable:
-                self._result.mismatch(
+                self._given.result.mismatch(
                     "output",
-                    self._show(path),
+                    self._given.show(path),
                     f"the executable bit of {what} differs",
                     expected.executable,
                     executable,
                 )
-            self._hashing.want(path)
+            self._given.hashing.want(path)
             self._out.append((str(path), what, expected))
 
     # ---- records and evidence ------------------------------------------------------------------------
 
     def _records(self, key: str, name: str, public_of: PublicOf) -> None:
         for sort, kind, folder in (
-            ("realisation", REALISATION_TYPE, self._layout.action(key)),
-            ("run", RUN_TYPE, self._layout.runs(key)),
+            ("realisation", REALISATION_TYPE, self._given.layout.action(key)),
+            ("run", RUN_TYPE, self._given.layout.runs(key)),
         ):
-            quoted = self._statement.records.get(f"{sort}/{name}")
+            quoted = self._given.statement.records.get(f"{sort}/{name}")
             own = ""
             if quoted is not None:
                 own = f"{quoted.run}.json" if sort == "run" else f"{_operator(quoted.data, kind)}.json"
@@ -345,9 +339,9 @@ class StoreCheck:
         try:
             data = path.read_bytes()
         except OSError as error:
-            self._result.mismatch(
+            self._given.result.mismatch(
                 sort,
-                self._show(path),
+                self._given.show(path),
                 f"the {sort} of {name} is not in the store",
                 "the record that the receipt quotes",
                 (error.strerror or str(error)).lower(),
@@ -358,9 +352,9 @@ class StoreCheck:
                 (i for i, (a, b) in enumerate(zip(data, quoted, strict=False)) if a != b),
                 min(len(data), len(quoted)),
             )
-            self._result.mismatch(
+            self._given.result.mismatch(
                 sort,
-                self._show(path),
+                self._given.show(path),
                 f"the {sort} of {name} is not the one that the receipt quotes, from byte {at}",
                 hash_bytes(quoted),
                 hash_bytes(data),
@@ -372,32 +366,34 @@ class StoreCheck:
         try:
             record = open_record(path.read_bytes(), kind)
         except (OSError, ValueError) as error:
-            self._result.mismatch(sort, self._show(path), f"{what} is malformed", "a signed record", error)
+            self._given.result.mismatch(
+                sort, self._given.show(path), f"{what} is malformed", "a signed record", error
+            )
             return
         public = public_of(record.keyid)
         if public is None:
-            self._result.note(
-                self._show(path), f"{what} is signed by a key that you do not know, {record.keyid}"
+            self._given.result.note(
+                self._given.show(path), f"{what} is signed by a key that you do not know, {record.keyid}"
             )
         elif not record.verify(public):
-            self._result.mismatch(
+            self._given.result.mismatch(
                 sort,
-                self._show(path),
+                self._given.show(path),
                 f"the signature of {what} does not hold",
                 f"a signature by {record.keyid}",
                 "another",
             )
 
     def _list_evidence(self, key: str, run: RunRecord) -> None:
-        root = self._layout.evidence(key, run.name)
+        root = self._given.layout.evidence(key, run.name)
         for path, digest in run.evidence.items():
-            self._hashing.want(root / path)
+            self._given.hashing.want(root / path)
             self._evidence.append((str(root / path), digest, path))
         for path, facts in _list(root):
             if path not in run.evidence and _kind(facts) != "dir":
-                self._result.mismatch(
+                self._given.result.mismatch(
                     "evidence",
-                    self._show(root / path),
+                    self._given.show(root / path),
                     "evidence that the run does not state",
                     "nothing",
                     _kind(facts),
@@ -405,11 +401,11 @@ class StoreCheck:
 
     def _compare_file(self, path: str, digest: str, kind: str, what: str) -> None:
         try:
-            found = str(self._hashing.of(path).digest)
+            found = str(self._given.hashing.of(path).digest)
         except HashingError as error:
             found = str(error)
         if found != digest:
-            self._result.mismatch(kind, self._show(path), what, digest, found)
+            self._given.result.mismatch(kind, self._given.show(path), what, digest, found)
 
 
 def _operator(data: bytes, kind: str) -> str:

@@ -7,71 +7,58 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mxt.action.action import ActionId
 from mxt.errors import StoreError
-from mxt.receipt.findings import Result
-from mxt.receipt.hashing import Hashing, HashingError
-from mxt.receipt.receipt import RECEIPT_NAME, REPORT_NAME, Dependency, Statement
+from mxt.receipt.given import Given
+from mxt.receipt.hashing import HashingError
+from mxt.receipt.receipt import RECEIPT_NAME, REPORT_NAME, Dependency
 from mxt.store.digest import FileHash, hash_fd, open_regular
-from mxt.store.layout import Layout
 from mxt.store.tree import FileFacts, build_tree
 
 
 class WorkspaceCheck:
     """Call `plan`, run the hashing, call `compare`."""
 
-    def __init__(
-        self,
-        statement: Statement,
-        root: Path,
-        layout: Layout,
-        hashing: Hashing,
-        result: Result,
-        show: Callable[[str | os.PathLike[str]], str],
-    ) -> None:
-        self._statement = statement
+    def __init__(self, given: Given, root: Path) -> None:
+        self._given = given
         self._root = root
-        self._layout = layout
-        self._hashing = hashing
-        self._result = result
-        self._show = show
 
     def plan(self) -> None:
         """List the files to hash."""
-        for dependency in self._statement.dependencies:
+        for dependency in self._given.statement.dependencies:
             place = self._root / dependency.path
             if dependency.kind in ("file", "lock"):
-                self._hashing.want(place, sha256=True)
+                self._given.hashing.want(place, sha256=True)
             elif dependency.kind == "dir" and place.is_dir():
                 for path in _regular_files(place):
-                    self._hashing.want(path)
-        if self._statement.recipe is not None:
-            self._hashing.want(self._root / self._statement.recipe[0], sha256=True)
+                    self._given.hashing.want(path)
+        if self._given.statement.recipe is not None:
+            self._given.hashing.want(self._root / self._given.statement.recipe[0], sha256=True)
 
     def compare(self) -> None:
-        for dependency in self._statement.dependencies:
+        for dependency in self._given.statement.dependencies:
             if dependency.kind == "image":
                 continue
             found = self._now(dependency)
             words = {"lock": "toolchain lock"}.get(dependency.kind, "source")
             digests = (dependency.digests["blake3"], dependency.digests["sha256"])
             self._compare(f"resolvedDependencies: {dependency.name}", dependency.name, words, digests, found)
-        if self._statement.recipe is not None:
-            path, digests = self._statement.recipe
+        if self._given.statement.recipe is not None:
+            path, digests = self._given.statement.recipe
             self._compare("externalParameters.recipe", path, "recipe", digests, self._file(self._root / path))
 
     def _compare(
         self, place: str, name: str, words: str, digests: tuple[str, str], found: tuple[str, str] | str
     ) -> None:
         if isinstance(found, str):
-            self._result.note(name, f"the {words} is {found} in this workspace")
+            self._given.result.note(name, f"the {words} is {found} in this workspace")
         elif found[0] != digests[0]:
-            self._result.note(name, f"the {words} has changed since")
+            self._given.result.note(name, f"the {words} has changed since")
         elif found[1] != digests[1]:
-            self._result.mismatch(
+            self._given.result.mismatch(
                 "source",
                 f"receipt: {place}",
                 f"the SHA-256 of the {words} differs",
@@ -90,7 +77,7 @@ class WorkspaceCheck:
 
     def _file(self, place: Path) -> tuple[str, str] | str:
         try:
-            found = self._hashing.of(place)
+            found = self._given.hashing.of(place)
         except HashingError as error:
             return str(error)
         return found.digest, found.sha256
@@ -115,7 +102,7 @@ class WorkspaceCheck:
         objects: dict[str, bytes] = {}
 
         def facts(files: list[str]) -> list[FileFacts]:
-            hashes: list[FileHash] = [self._hashing.of(path) for path in files]
+            hashes: list[FileHash] = [self._given.hashing.of(path) for path in files]
             return [
                 FileFacts(h.digest, h.size, bool(os.lstat(path).st_mode & 0o100))
                 for h, path in zip(hashes, files, strict=True)
@@ -136,7 +123,7 @@ class WorkspaceCheck:
         if receipt.name != RECEIPT_NAME or not os.path.realpath(folder).startswith(outputs):
             return
         keys: dict[str, str] = {}
-        for action in self._statement.actions:
+        for action in self._given.statement.actions:
             # a bundle calls a member by its last part, with "/" as "_"
             stage = names[action.id].removesuffix(f"/{action.id.name}").replace("/", "_")
             keys[f"{stage}/{action.id.name}" if action.id.name else stage] = action.key
@@ -145,7 +132,9 @@ class WorkspaceCheck:
                 continue
             target = os.path.realpath(path)
             if not path.is_symlink():
-                self._result.mismatch("link", self._show(path), "no link that mxt made", "nothing", "a file")
+                self._given.result.mismatch(
+                    "link", self._given.show(path), "no link that mxt made", "nothing", "a file"
+                )
             elif target.startswith(outputs) and os.path.isdir(target):
                 # a member of several actions is a folder of links; an inner bundle has its own receipt
                 if not os.path.lexists(os.path.join(target, RECEIPT_NAME)):
@@ -155,7 +144,7 @@ class WorkspaceCheck:
                 self._link(path, path.name, keys)
 
     def _link(self, path: Path, name: str, keys: Mapping[str, str]) -> None:
-        out = os.path.realpath(self._layout.root / "out") + os.sep
+        out = os.path.realpath(self._given.layout.root / "out") + os.sep
         target = os.path.realpath(path)
         key = target.removeprefix(out) if target.startswith(out) else ""
         expected = keys.get(name)
@@ -164,9 +153,11 @@ class WorkspaceCheck:
         if not key or not os.path.isdir(target) or key in keys.values():
             wanted = f"out/{expected}" if expected is not None else "the outputs of an action"
             found = os.readlink(path) if path.is_symlink() else "a file or folder"
-            self._result.mismatch("link", self._show(path), "the link leads elsewhere", wanted, found)
+            self._given.result.mismatch(
+                "link", self._given.show(path), "the link leads elsewhere", wanted, found
+            )
         else:
-            self._result.note(self._show(path), "leads to another result than the receipt's")
+            self._given.result.note(self._given.show(path), "leads to another result than the receipt's")
 
 
 def _regular_files(folder: Path) -> Iterator[str]:

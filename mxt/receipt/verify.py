@@ -11,6 +11,7 @@ from mxt.receipt.check_store import StoreCheck
 from mxt.receipt.check_workspace import WorkspaceCheck
 from mxt.receipt.dsse import Envelope, UnreadableError, signature_holds
 from mxt.receipt.findings import Result
+from mxt.receipt.given import Given
 from mxt.receipt.hashing import Hashing, Progress
 from mxt.receipt.receipt import parse_statement, read_envelope
 from mxt.receipt.trust import TrustedKeys
@@ -48,8 +49,9 @@ def verify_receipt(
     hashing = Hashing()
     alone = StatementCheck(envelope, statement, trusted, result)
     alone.check()
-    in_store = StoreCheck(statement, layout, hashing, result, show)
-    in_workspace = WorkspaceCheck(statement, workspace, layout, hashing, result, show)
+    given = Given(statement, layout, hashing, result, show)
+    in_store = StoreCheck(given)
+    in_workspace = WorkspaceCheck(given, workspace)
     in_store.plan(alone.names, alone.runs, alone.public_of)
     in_workspace.plan()
     hashing.run(progress)

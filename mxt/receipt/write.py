@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from mxt.store.action_cache import ActionCache
 from mxt.store.digest import hash_bytes
 from mxt.store.layout import write_atomic
 from mxt.store.os_errors import explain_os_error
+from mxt.store.replace_file import replace_file
 from mxt.store.signing import OperatorKey
 
 
@@ -48,14 +48,7 @@ def write_receipt(
     data = encode(seal(payload, key))
     with explain_os_error("write the receipt", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            aside.write_bytes(data)
-            os.replace(aside, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                aside.unlink()
-            raise
+        replace_file(path, data)
     _remember(path, data, cache)
     return Written(path, hash_bytes(payload), changed=True)
 
