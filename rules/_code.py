@@ -8,6 +8,7 @@ The digest in model.trust_remote_code is the BLAKE3 of a list that ordinary tool
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,25 @@ HINT = (
 
 
 def code_files(folder: Path) -> dict[str, Path]:
-    """The Python files of a folder and all folders below, by their names from there, sorted as bytes."""
-    found = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*.py")}
+    """The Python files of a folder and all folders below, by their names from there, sorted as bytes.
+
+    Links are followed: what can be imported counts. Raises StageError for a name that would make two lines of
+    the list that is hashed.
+    """
+    found: dict[str, Path] = {}
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:  # a link that leads upwards
+            folders.clear()
+            continue
+        seen.add(real)
+        for name in filter(is_code, names):
+            path = Path(place, name)
+            shown = path.relative_to(folder).as_posix()
+            if not shown.isprintable():
+                raise StageError(f"a Python file has a name that no file may have: {shown!r}")
+            found[shown] = path
     return dict(sorted(found.items(), key=lambda item: item[0].encode()))
 
 

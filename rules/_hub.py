@@ -45,7 +45,7 @@ def fetch(
         info: Any = HfApi().repo_info(repo, revision=revision, repo_type=kind, files_metadata=True)
         if info.sha != revision:
             raise StageError(f"the Hub gave commit {info.sha} where {revision} was asked for", where=repo)
-        known = {s.rfilename: s for s in info.siblings or ()}
+        known = files_of(info, repo)
         wanted = list(choose(sorted(known)))
         total = sum(known[name].size or 0 for name in wanted)
         there = sum(known[name].size or 0 for name in wanted if (folder / name).is_file())
@@ -61,6 +61,15 @@ def fetch(
     return got
 
 
+def files_of(info: Any, repo: str) -> dict[str, Any]:
+    """What the Hub lists, by name. Raises StageError for a name by which a file would land somewhere else."""
+    known = {str(s.rfilename): s for s in info.siblings or ()}
+    for name in known:
+        if not name.isprintable() or any(part in ("", ".", "..") for part in name.split("/")):
+            raise StageError(f"the Hub lists a file by a name that no file may have: {name!r}", where=repo)
+    return known
+
+
 def download(
     kind: str, repo: str, commit: str, names: Sequence[str], folder: Path, token: str | bool
 ) -> dict[str, Path]:
@@ -71,7 +80,7 @@ def download(
     with explained(kind, repo, commit, "try again where there is a network"):
         api = HfApi(token=token)
         info: Any = api.repo_info(repo, revision=commit, repo_type=kind, files_metadata=True, timeout=20)
-        known = {s.rfilename: s for s in info.siblings or ()}
+        known = files_of(info, repo)
         got: dict[str, Path] = {}
         for name in names:
             got[name] = Path(
@@ -222,6 +231,12 @@ def explained(kind: str, repo: str, revision: str, offline: str) -> Iterator[Non
     except (transport_error, errors.LocalEntryNotFoundError, ConnectionError) as error:
         raise UnreachableError(
             f"cannot reach the Hub at {constants.ENDPOINT}: {_first_line(error)}", where=repo, hint=offline
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:  # a page of a proxy that wants a login, say
+        raise StageError(
+            f"what {constants.ENDPOINT} answers is not a Hub's: {_first_line(error)}",
+            where=repo,
+            hint="is it the right HF_ENDPOINT, and does anything between here and there want a login?",
         ) from None
     except OSError as error:
         if error.errno == errno.ENOSPC:

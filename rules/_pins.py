@@ -137,7 +137,7 @@ class _Hub:
 
     def _info(self, kind: str, repo: str, name: str) -> Any:
         """What the Hub tells of a repository at a revision: its commit and the names of its files."""
-        from rules._hub import UnreachableError, explained, prepare_client
+        from rules._hub import UnreachableError, explained, files_of, prepare_client
 
         key = (kind, repo, name)
         if key in self._infos:
@@ -167,6 +167,9 @@ class _Hub:
         except UnreachableError as error:
             self._unreachable = error
             raise
+        files_of(info, repo)
+        if not is_commit(str(info.sha)):
+            raise StageError(f"the Hub names no commit of {kind} '{repo}' at {name}, but {info.sha!r}")
         self._infos[key] = info
         return info
 

@@ -243,7 +243,8 @@ def _show(recipes: Sequence[Recipe], changes: Sequence[_Change], *, would: bool)
             old = "(not given)" if c.old is None else _text(c.old)
             about = f"  {c.answer.about}" if c.answer.about else ""
             line = recipe.edit.line(c.loose.path)
-            print(f"  {line:>4}  {c.field:<{wide}}  {old} -> {_text(c.answer.value)}{about}")
+            new = _text(c.answer.value)
+            print(_harmless(f"  {line:>4}  {c.field:<{wide}}  {old} -> {new}{about}"))
 
 
 def _text(value: str | Sequence[str]) -> str:
@@ -257,10 +258,15 @@ def _text(value: str | Sequence[str]) -> str:
     return listed if len(listed) <= LISTED or len(value) == 1 else f"{len(value)} files"
 
 
+def _harmless(text: str) -> str:
+    """Names come from elsewhere: what would move the cursor is shown as it is written."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def _show_code(change: _Change) -> None:
     print(f"{change.recipe.place(change.loose.path)}: {change.field} would allow this code to run:")
     for line in change.answer.consent:
-        print(f"  {line}")
+        print(_harmless(f"  {line}"))
     print("  read it; then write its digest with --trust-code")
 
 

@@ -319,6 +319,22 @@ def test_what_the_hub_does_not_have_is_said_at_the_value(pin: Pinning, text: str
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize("name", ["../out.py", "/etc/x.py", "a\x1b[2Jb.py"])
+def test_names_that_no_file_may_have_are_refused_before_anything_is_written(pin: Pinning, name: str) -> None:
+    pin.hub.repos[("model", "acme/own")][name] = b""
+    path = pin.add("a", model("acme/own", more="  trust_remote_code: unpinned\n"))
+    done = pin("--trust-code", "//recipes:a", code=1)
+    assert f"acme/own: the Hub lists a file by a name that no file may have: {name!r}" in done.err
+    assert COMMIT not in path.read_text()
+
+
+def test_the_page_of_a_proxy_is_no_answer(pin: Pinning) -> None:
+    pin.hub.portal = True
+    pin.add("a", model())
+    done = pin("//recipes:a", code=1)
+    assert f"acme/tiny: what {pin.hub.endpoint} answers is not a Hub's: " in done.err
+
+
 def test_a_token_opens_what_is_gated(pin: Pinning) -> None:
     pin.hub.repos[("model", "acme/gated")] = dict(MODEL)
     pin.hub.gated.add("acme/gated")

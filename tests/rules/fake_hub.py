@@ -33,6 +33,7 @@ class Hub:
         self.hidden: set[str] = set()
         self.broken: set[str] = set()
         self.failing = False
+        self.portal = False  # somebody else answers: a page that wants a login
         self.password: str | None = None  # "user:password" that each request must carry
         self.served: list[str] = []
         self.asked: list[str] = []
@@ -82,6 +83,8 @@ def fake_hub() -> Iterator[Hub]:
 def respond(hub: Hub, path: str, authorization: str, body: bool) -> tuple[int, dict[str, str], bytes]:
     """(status, headers, content) as the Hub gives them."""
     parts = path.partition("?")[0].strip("/").split("/")
+    if hub.portal:
+        return 200, {"Content-Type": "text/html"}, b"<html>please log in</html>"
     if hub.failing:
         return 500, {}, b"{}"
     if hub.password and authorization != f"Basic {base64.b64encode(hub.password.encode()).decode()}":

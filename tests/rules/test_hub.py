@@ -246,6 +246,23 @@ def test_a_failing_hub_is_said_to_fail(hub: Hub, tmp_path: Path) -> None:
     assert "Traceback" not in got.error
 
 
+def test_the_page_of_a_proxy_is_no_answer(hub: Hub, tmp_path: Path) -> None:
+    hub.portal = True
+    got = model(hub, tmp_path / "a")
+    assert got.error.startswith(f"error: acme/tiny: what {hub.endpoint} answers is not a Hub's: ")
+    assert "does anything between here and there want a login?" in got.error
+    assert "Traceback" not in got.error
+
+
+def test_a_name_that_leads_elsewhere_is_refused(hub: Hub, tmp_path: Path) -> None:
+    hub.repos[("model", "acme/tiny")]["../../out.py"] = b""
+    got = model(hub, tmp_path / "a", code="0" * 64)
+    assert got.error == (
+        "error: acme/tiny: the Hub lists a file by a name that no file may have: '../../out.py'\n"
+    )
+    assert hub.served == []
+
+
 def test_a_password_in_the_endpoint_is_used_and_never_said(hub: Hub, tmp_path: Path) -> None:
     endpoint = hub.endpoint.replace("http://", "http://me:s%40cret@")
     hub.password = "me:s@cret"

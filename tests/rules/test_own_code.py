@@ -143,6 +143,19 @@ def test_a_file_more_is_other_code(own: Path) -> None:
         may_run(own, before)
 
 
+def test_code_behind_a_link_counts_and_a_link_upwards_ends(own: Path, tmp_path: Path) -> None:
+    before = digest(own)
+    (own / "round").symlink_to(own, target_is_directory=True)
+    assert digest(own) == before
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else/hidden.py").write_text("")
+    (own / "linked").symlink_to(tmp_path / "else", target_is_directory=True)
+    assert "linked/hidden.py" in code_files(own)
+    (own / "two\nlines.py").write_text("")
+    with pytest.raises(StageError, match="has a name that no file may have"):
+        code_files(own)
+
+
 def test_ignored_code_leaves_a_model_that_transformers_knows(own: Path, mark: Path) -> None:
     config = json.loads((own / "config.json").read_text())
     (own / "config.json").write_text(json.dumps({**config, "model_type": "qwen3"}))
