@@ -13,7 +13,7 @@ from rules._probe.workload import Workload, run_step
 TOLERANCE = {"float32": (1e-4, 0.9999), "bfloat16": (2e-2, 0.99)}
 # A token whose two best experts are nearly equal goes to one in double precision and may go to the other
 # here: neither is wrong, and its part of the gradient is another. So gradients may be further apart.
-EXPERTS_LEAST = {"float32": 0.999, "bfloat16": 0.9}
+EXPERTS_LEAST = {"float32": 0.999, "bfloat16": 0.97}
 
 
 class Reference:

@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
-from tests.e2e.conftest import REPOSITORY, Result, Workspace, wait_for
+from tests.e2e.conftest import REPOSITORY, Result, Workspace, kill_tree, wait_for
 
 MICRO = "//recipes:micro"
 SHARDS = ("0000", "0001", "0002")
@@ -199,6 +200,44 @@ def stage_processes(ws: Workspace) -> list[int]:
         if store in seen or store.replace(" ", "\\040") in seen:
             found.append(int(place.name))
     return found
+
+
+def struck_in_training(ws: Workspace, target: str) -> dict[str, bytes]:
+    """What a recipe's training ends in that is SIGKILLed once it has saved a checkpoint, and built to the end.
+
+    Asserts that it went on from there, and that it makes the same files when it is run without interruption.
+    """
+    training = f"{target}.train"
+    process = ws.start("build", training)
+    saved = ws.root / "cache/progress"
+    wait_for(lambda: process.poll() is not None or list(saved.glob("*/0*/checkpoint-*")), 300)
+    assert process.poll() is None, f"over before it could be struck: {process.communicate()[1][-2000:]}"
+    kill_tree(process)
+    assert_nobody_works(ws)
+    (started,) = [e for e in ws.build(training).events if e["event"] == "action_started"]
+    assert (started["label"], bool(started["resumed"])) == (training, True)
+    output = ws.output(training.removeprefix("//").replace(":", "/")).resolve()
+    struck = tree_bytes(output)
+
+    (record,) = (ws.root / "cache/ac").glob(f"*/{output.name}")
+    shutil.move(record, ws.home / output.name)
+    (started,) = [e for e in ws.build(training).events if e["event"] == "action_started"]
+    assert (started["label"], bool(started["resumed"])) == (training, False)
+    assert tree_bytes(output) == struck
+    return struck
+
+
+def assert_better(ws: Workspace, target: str) -> dict[str, Any]:
+    """The verdict of a recipe's gate, which must have passed on enough rows of its own."""
+    tested = ws.run("test", f"{target}.gate")
+    assert tested.code == 0, tested.out + tested.err
+    folder = ws.output(f"{target.removeprefix('//').replace(':', '/')}.gate")
+    verdict: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
+    assert verdict["passed"] is True
+    assert verdict["rows"] >= 200
+    assert verdict["shared_rows"] == 0
+    assert verdict["standard_errors"] > 3
+    return verdict
 
 
 def assert_nobody_works(ws: Workspace) -> None:
