@@ -80,7 +80,8 @@ def _start(image: Image) -> tuple[Container, _Seen]:
 
 def _look(engine: Engine, identity: str, image: Image) -> _Seen:
     runtimes = [""]
-    if engine.kind == "podman" and not engine.options and shutil.which("runc"):
+    places = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin"
+    if engine.kind == "podman" and not engine.options and shutil.which("runc", path=places):
         runtimes.append("runc")  # crun refuses machines with both versions of control groups
     said = ""
     for runtime in runtimes:
