@@ -2,7 +2,7 @@
 
 What a forward pass keeps for the backward one is counted tensor by tensor for one layer and one token. Two
 things depend on the attention that runs and make the range: whether keys and values are repeated for each
-query head, and whether the mask of packed documents is kept as a matrix. Held against 29 measured
+query head, and whether the mask of packed documents is kept as a matrix. Held against 43 measured
 runs in tests/rules/test_estimate.py.
 """
 

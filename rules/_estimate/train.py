@@ -12,7 +12,18 @@ from rules._estimate.memory import GIB, Step, memory, unmeasured
 from rules._estimate.money import cost
 from rules._estimate.pack import FILL
 from rules._estimate.sizes import BYTES, adapter, shape_of, weights
-from rules._estimate.speed import FASTEST, GUESSED, LARGE, cpu_rate, mfu, passes, provenance, rates, work
+from rules._estimate.speed import (
+    FASTEST,
+    GUESSED,
+    LARGE,
+    MEASURED,
+    cpu_rate,
+    mfu,
+    passes,
+    provenance,
+    rates,
+    work,
+)
 from rules._estimate.together import inverse, product
 from rules._known_models import Shape
 
@@ -139,7 +150,7 @@ def _ways(subject: Subject, operations: Range, a_token: Range) -> tuple[Grid, Ra
         for recompute in autotune["recompute"]:
             part = mfu(subject.kind, subject.large, compiled, recompute)
             steps = [_step(subject, m, compiled, recompute) for m in autotune["micro_batch"]]
-            if part is None or not any(memory(s).total.low <= _room(subject) for s in steps):
+            if part is None or not any(memory(s).total.low <= room(subject.device) for s in steps):
                 continue
             partly = recompute in ("elementwise", "selective")
             guess = partly or (subject.kind, subject.large, compiled, recompute) in GUESSED
@@ -165,10 +176,9 @@ def _ways(subject: Subject, operations: Range, a_token: Range) -> tuple[Grid, Ra
     )
 
 
-def _room(subject: Subject) -> float:
-    device = DEVICES[subject.device]
-    unit = 1e9 if device.maker == "nvidia" and device.memory_gib > 100 else GIB
-    return device.memory_gib * unit * FITS
+def room(name: str) -> float:
+    """Bytes of one GPU that a run can have. The H200's 141 are powers of ten, the others' are GiB."""
+    return DEVICES[name].memory_gib * (1e9 if name == "h200" else GIB) * FITS
 
 
 def _step(subject: Subject, micro_batch: int, compiled: bool, recompute: str) -> Step:
@@ -199,7 +209,7 @@ def _memory(subject: Subject) -> tuple[Grid | None, str]:
     if method in GENERATES:
         return None, f"GPU memory: {method} keeps the answers' caches and a reference beside what is trained"
     autotune = subject.recipe["autotune"]
-    room = _room(subject)
+    most = room(subject.device)
     rows, reasons = [], []
     parts = None
     for compiler in autotune["compile"]:
@@ -211,7 +221,7 @@ def _memory(subject: Subject) -> tuple[Grid | None, str]:
                 parts = parts or found
                 reasons.append(unmeasured(step))
                 total = found.total
-                mark = "fits" if total.high <= room else "tight" if total.low <= room else "no"
+                mark = "fits" if total.high <= most else "tight" if total.low <= most else "no"
                 cells.append(Cell(total.times(1 / GIB), "", mark))
             rows.append((f"{compiler} / {recompute}", cells))
     assert parts is not None
@@ -220,11 +230,11 @@ def _memory(subject: Subject) -> tuple[Grid | None, str]:
         for name, part in zip(("weights", "gradients", "optimizer"), parts[:3], strict=True)
     )
     why = list(dict.fromkeys(r for r in reasons if r))
-    note = "" if subject.device == "h200" else "GPU memory was measured on one H200 only"
+    note = "" if subject.device in MEASURED else "GPU memory was measured on NVIDIA's H200 and H100 only"
     if why:
         without = f"never with {' or '.join(why)}"
         note = f"{note}, and {without}" if note else f"GPU memory was measured, though {without}"
-    title = f"GiB of the {room / GIB:.0f} that a GPU has to give"
+    title = f"GiB of the {most / GIB:.0f} that a GPU has to give"
     return (
         Grid(
             title,

@@ -15,6 +15,7 @@ from rules._estimate.sizes import active, adapter, embedding, multiplied, shape_
 from rules._estimate.speed import FASTEST, MFU, mfu, rates, work
 from rules._estimate.text import count_files
 from rules._estimate.together import inverse, product
+from rules._estimate.train import room
 from rules._known_models import KNOWN, Shape
 from rules.recipe import Schema
 from tests.e2e.conftest import REPOSITORY
@@ -29,9 +30,15 @@ SHAPES = {
     "qwen3_14b": Shape(5120, 40, 40, 8, 128, 17408, 151936, 40960),
     "qwen3_30b_a3b": KNOWN["Qwen/Qwen3-30B-A3B"],
 }
-# as benchmarks/gpu/memory.py wrote them on one H200, in November 2026
+# as benchmarks/gpu/memory.py wrote them on one H200 and one H100, in November 2026
 LINES = (REPOSITORY / "benchmarks/gpu/memory.jsonl").read_text().splitlines()
-RUNS: list[dict[str, Any]] = [run for run in map(json.loads, LINES) if "failed" not in run]
+CASES: list[dict[str, Any]] = [json.loads(line) for line in LINES]
+RUNS = [run for run in CASES if "failed" not in run]
+TOO_BIG = [run for run in CASES if "out of memory" in run.get("failed", "")]
+
+
+def called(run: dict[str, Any]) -> str:
+    return f"{run['device'].removeprefix('NVIDIA ').lower()}-{run['case']}"
 
 
 def step_of(name: str) -> Step:
@@ -54,7 +61,7 @@ def step_of(name: str) -> Step:
     )
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: str(run["case"]))
+@pytest.mark.parametrize("run", RUNS, ids=called)
 def test_measured_memory_lies_in_the_range(run: dict[str, Any]) -> None:
     step = step_of(run["case"])
     found = memory(step).total
@@ -65,7 +72,7 @@ def test_measured_memory_lies_in_the_range(run: dict[str, Any]) -> None:
     assert trained == run["trained"]
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: str(run["case"]))
+@pytest.mark.parametrize("run", RUNS, ids=called)
 def test_measured_speed_lies_in_the_range(run: dict[str, Any]) -> None:
     step = step_of(run["case"])
     kind = "experts" if step.shape.experts else "lora" if step.rank else "full"
@@ -73,14 +80,43 @@ def test_measured_speed_lies_in_the_range(run: dict[str, Any]) -> None:
     assert part is not None
     # each row held two documents
     each = work(step.shape, step.rank > 0, Range(step.length / 2, step.length)).total
-    speed = product(inverse(each), *rates("h200", 1, part))
+    speed = product(inverse(each), *rates(called(run).partition("-")[0], 1, part))
     assert speed.low <= run["tokens_per_s"] <= speed.high
     assert speed.high / speed.low < 2.8
 
 
+def in_words(run: dict[str, Any]) -> str:
+    """A row of the table in docs/estimate.md."""
+    step = step_of(run["case"])
+    found = memory(step).total
+    kind = "experts" if step.shape.experts else "lora" if step.rank else "full"
+    part = mfu(kind, weights(step.shape) >= 3e9, step.compiled, step.recompute)
+    assert part is not None
+    device = called(run).partition("-")[0]
+    each = work(step.shape, step.rank > 0, Range(step.length / 2, step.length)).total
+    speed = product(inverse(each), *rates(device, 1, part))
+    return (
+        f"| {run['case']} | {device} | {found.low / GIB:.1f} to {found.high / GIB:.1f} "
+        f"| {run['peak_gib']:.1f} | {run['reserved_gib']:.1f} | {speed.low:,.0f} to {speed.high:,.0f} | {run['tokens_per_s']:,} |"
+    )
+
+
+def test_the_page_shows_what_the_formulas_give_now() -> None:
+    shown = (REPOSITORY / "docs/estimate.md").read_text().splitlines()
+    rows = [line for line in shown if line.startswith("| qwen3_")]
+    assert rows == [in_words(run) for run in RUNS]
+
+
 def test_there_are_runs_that_the_constants_had_not_seen() -> None:
-    assert len(RUNS) == 29
-    assert {run["device"] for run in RUNS} == {"NVIDIA H200"}
+    assert len(RUNS) == 43
+    assert {run["device"] for run in RUNS} == {"NVIDIA H200", "NVIDIA H100"}
+
+
+@pytest.mark.parametrize("run", TOO_BIG, ids=called)
+def test_what_did_not_fit_was_not_said_to_fit(run: dict[str, Any]) -> None:
+    assert len(TOO_BIG) == 5
+    assert run["device"] == "NVIDIA H100"
+    assert memory(step_of(run["case"])).total.high > room("h100")
 
 
 def test_a_plain_compiled_loop_of_others() -> None:
