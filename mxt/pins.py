@@ -5,10 +5,10 @@ The module of a schema, rules/<schema>.py (see `config()` in an MXTBUILD), may d
     def loose(recipe, note, folder):   every Loose value of a recipe; asks nobody
     def look_up(environ):              a function from a question to its Answer; raises StageError
 
-recipe: validated and with all defaults. note: the comment behind the value at a path, or None: it tells by
-which name a value was pinned earlier, and is always None where only unpinned values are wanted. `mxt pin`
-asks each question once, however many recipes have it, and writes the answers into the YAML files. folder: of
-the recipe's package.
+recipe: validated and with all defaults. note: the comment behind the value at a path, "" for none: it tells
+by which name a value was pinned earlier; always None where only unpinned values are wanted. folder: of the
+recipe's package. `mxt pin` asks each question once, however many recipes have it, and writes the answers into
+the YAML files.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from dataclasses import dataclass
 class Loose:
     """A value that may come to mean something else, or that was pinned and may be moved.
 
-    path: its keys from the top of the recipe. question: what to ask for it; equal ones are asked once. firm:
-    it means one thing already, and is only looked at whether it exists.
+    path: its keys from the top of the recipe. question: what to ask for it; equal ones are asked once; None
+    for a pinned value that stays, as no note tells its name. firm: it means one thing already, and is only
+    looked at whether it exists.
     """
 
     path: tuple[str, ...]

@@ -59,9 +59,12 @@ def loose(recipe: Mapping[str, Any], note: Note, folder: Path) -> list[Loose]:
 
     def revision(kind: str, repo: str, value: str, *path: str) -> str:
         """The name by which a repository is looked at; its commit where that stays."""
-        name = _name(value, note(path))
+        told = note(path)
+        name = _name(value, told)
         if name:
             found.append(Loose(path, Revision(kind, repo, name)))
+        elif told is not None:
+            found.append(Loose(path, None, firm=True))
         return name or value
 
     model, data = recipe["model"], recipe["data"] or {}

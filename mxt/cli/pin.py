@@ -86,7 +86,7 @@ def run(args: Namespace) -> int:
         return _check(recipes, " ".join(args.recipes))
     if not args.check:
         for recipe in recipes:
-            _must_be_writable(recipe, bool(recipe.loose(moving=args.update)))
+            _must_be_writable(recipe, any(x.question for x in recipe.loose(moving=args.update)))
     changes, failed = _look_up(recipes, moving=args.update)
     held = [c for c in changes if c.answer.consent and not c.same and not args.trust_code]
     due = [c for c in changes if not c.same and c not in held]
@@ -141,6 +141,11 @@ def _look_up(recipes: Sequence[Recipe], *, moving: bool) -> tuple[list[_Change],
     for recipe in recipes:
         module = recipe.module
         for loose in recipe.loose(moving=moving):
+            if loose.question is None:
+                field = ".".join(loose.path)
+                where = recipe.place(loose.path)
+                print(f"{where}: {field} stays: no '# NAME on DATE' behind it says what it was")
+                continue
             key = module.__name__, loose.question
             if key not in known:
                 if module.__name__ not in ask:

@@ -61,12 +61,12 @@ class RecipeEdit:
         mark = self._keys[path].start_mark if path else self._nodes[()].start_mark
         return int(mark.line) + 1
 
-    def note(self, path: YamlPath) -> str | None:
+    def note(self, path: YamlPath) -> str:
         """The comment behind a value, without its '#'; of a list an item a line, that behind its key."""
         if path not in self._nodes:
-            return None
+            return ""
         comment = self._behind(self._note_place(path)).strip()
-        return comment[1:].strip() if comment.startswith("#") else None
+        return comment[1:].strip() if comment.startswith("#") else ""
 
     def _note_place(self, path: YamlPath) -> int:
         node = self._nodes[path]

@@ -192,7 +192,11 @@ def test_targets_of_stages_and_labels_of_files_mean_their_recipe(pin: Pinning) -
 def test_update_moves_what_has_the_name_behind_it(pin: Pinning) -> None:
     path = pin.add("a", RECIPE)
     pin("recipes/a.yaml")
-    assert pin("--update", "recipes/a.yaml").out == "1 recipe: nothing has moved\n"
+    stay = "".join(
+        f"recipes/a.yaml:{place} stays: no '# NAME on DATE' behind it says what it was\n"
+        for place in ("3: model.hub.revision", "25: eval.revisions.cais/mmlu")
+    )
+    assert pin("--update", "recipes/a.yaml").out == f"{stay}1 recipe: nothing has moved\n"
     new = "2" * 40
     pin.hub.refs = {"main": new, "v1": new, "old": COMMIT, "older": OLDER}
     pin.hub.repos[("dataset", "acme/rows")]["data/train-00003.parquet"] = b""

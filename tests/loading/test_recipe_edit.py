@@ -101,7 +101,7 @@ def test_notes_are_read_where_they_are_written() -> None:
     edit = RecipeEdit(
         b"a: x # main on 2026-01-01\nb: # from *\n  - x # no\nc: [x] #  y \nd: '#x'\n", "r.yaml"
     )
-    assert [edit.note((k,)) for k in "abcdz"] == ["main on 2026-01-01", "from *", "y", None, None]
+    assert [edit.note((k,)) for k in "abcdz"] == ["main on 2026-01-01", "from *", "y", "", ""]
 
 
 def test_many_changes_at_once_leave_the_rest(tmp_path: object) -> None:
