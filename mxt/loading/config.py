@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -151,7 +151,7 @@ def _problem(document: Document, model: type[BaseModel], error: Any) -> Problem:
         key = str(path[-1])
         line, column = document.keys.get(path) or document.values[path]
         fields = _fields(model, error["loc"][:-1])
-        elsewhere = getattr(model, "ELSEWHERE", {}).get(key, "")
+        elsewhere = getattr(model, "ELSEWHERE", {}).get(key, "") or _same_name(model, key)
         near = "" if elsewhere else did_you_mean(key, fields)
         hint = elsewhere or ("" if near or not fields else "known here: " + ", ".join(fields))
         return Problem(line, column, f"unknown key {quoted(key)}{near}", hint)
@@ -244,6 +244,20 @@ def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str
             inner += _models_in(field.annotation) if field is not None else [candidate]
         models = inner
     return [name for candidate in models for name in candidate.model_fields]
+
+
+def _same_name(model: type[BaseModel], key: str) -> str:
+    """Where else a key of this name is known: what stands in the wrong section."""
+    found = dict.fromkeys(name for name in _dotted(model) if name.rpartition(".")[2] == key)
+    return f"there is {' and '.join(map(quoted, found))}" if found else ""
+
+
+def _dotted(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """All keys of a schema by their whole names, sections too."""
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        for inner in _models_in(field.annotation):
+            yield from _dotted(inner, f"{prefix}{name}.")
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

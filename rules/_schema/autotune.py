@@ -43,7 +43,8 @@ class Autotune(Section):
     micro_batch: Annotated[tuple[Positive, ...], Field(strict=False)] = Field(
         (1, 2, 4),
         min_length=1,
-        description="sequences per forward pass and GPU; each must divide a GPU's share of train.batch_size",
+        description="sequences per forward pass and GPU; each must divide a GPU's share of train.batch_size. "
+        "Absent: those of the usual ones that do",
     )
     collectives: bool | None = Field(
         None,

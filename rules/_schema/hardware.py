@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
@@ -10,7 +11,6 @@ from mxt.errors import did_you_mean
 from rules._devices import DEVICES, MI300X_ENV, family_of
 from rules._schema.base import Section
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Environment = dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], str]
 PLATFORM = "a platform of the root package: 'cpu' is //:cpu, 8 x 'mi300x' is //:mi300x_8x"
 PRICE = "US dollars an hour for one GPU (on a CPU: for the machine); for costs in the evidence, in no key"
@@ -20,7 +20,7 @@ ENV = "variables that every stage on the device starts with"
 class Hardware(Section):
     """The declared device."""
 
-    platform: Name = Field("cpu", description=PLATFORM)
+    platform: str = Field("cpu", description=PLATFORM)
     gpus: int = Field(1, description="GPUs of one machine")
     env: Environment = Field(default_factory=dict, description=ENV)
     price_per_hour: float | None = Field(None, ge=0, description=PRICE)
@@ -28,10 +28,18 @@ class Hardware(Section):
     @model_validator(mode="after")
     def _count(self) -> Hardware:
         family = family_of(self.platform)
-        if family is None:
+        if family is None or not re.fullmatch("[a-z0-9_]+", self.platform):
+            near = did_you_mean(self.platform.lower(), DEVICES)
+            if self.platform.lower() in DEVICES:
+                near = f", did you mean '{self.platform.lower()}'?"
             raise ValueError(
-                f"platform '{self.platform}' names no known device{did_you_mean(self.platform, DEVICES)}\n"
+                f"platform '{self.platform}' names no known device{near}\n"
                 f"its name begins with one of {', '.join(DEVICES)}"
+            )
+        counted = re.fullmatch("(.+)_([0-9]+)x", self.platform)
+        if counted:
+            raise ValueError(
+                f"platform '{self.platform}' counts GPUs\nwrite '{counted[1]}', and gpus: {counted[2]}"
             )
         device = DEVICES[family]
         if self.gpus not in device.gpus:
@@ -44,10 +52,17 @@ class Cpu(Hardware):
 
     gpus: int = Field(0, description="none: a CPU recipe uses no GPU")
     env: Environment = Field(
-        default_factory=dict,
-        max_length=0,
-        description="none: the platform's own env caps the instruction set",
+        default_factory=dict, description="none: the platform's own env caps the instruction set"
     )
+
+    @field_validator("env")
+    @classmethod
+    def _none(cls, value: dict[str, str]) -> dict[str, str]:
+        if value:
+            raise ValueError(
+                "is for GPUs\nleave it out: the platform in the root MXTBUILD has a CPU's variables"
+            )
+        return value
 
 
 class Mi300xFamily(Hardware):

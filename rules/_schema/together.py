@@ -96,11 +96,14 @@ def _training(recipe: Schema, train: Train) -> None:
     if gpus == 1 and recipe.autotune.collectives is not None:
         raise ValueError("autotune.collectives has no effect on one device\nleave it out")
     share = train.batch_size // gpus
+    if "micro_batch" not in recipe.autotune.model_fields_set:  # the usual ones, as far as they fit
+        fitting = tuple(size for size in recipe.autotune.micro_batch if share % size == 0)
+        object.__setattr__(recipe.autotune, "micro_batch", fitting)
     for size in recipe.autotune.micro_batch:
         if share % size:
             of = f"train.batch_size {train.batch_size}" + (f" over {gpus} GPUs, {share}" if gpus > 1 else "")
-            fitting = ", ".join(str(n) for n in range(1, min(share, 64) + 1) if share % n == 0)
-            raise ValueError(f"autotune.micro_batch {size} does not divide {of}\nthese do: {fitting}")
+            these = ", ".join(str(n) for n in range(1, min(share, 64) + 1) if share % n == 0)
+            raise ValueError(f"autotune.micro_batch {size} does not divide {of}\nthese do: {these}")
     _method(recipe, train)
 
 

@@ -463,6 +463,42 @@ p/x.yaml:15:3: unknown key 'learning_rate'
   hint: it is called train.lr
 """,
     ),
+    "a key in the wrong section": (
+        [("batch_size: 16", "batch_size: 16\n  max_length: 512")],
+        """\
+error: p/x.yaml:15:3: unknown key 'max_length'
+      max_length: 512
+      ^
+  hint: there is 'data.pack.max_length' and 'serve.max_length'
+""",
+    ),
+    "a device in capitals": (
+        [("platform: cpu", "platform: MI300X\n  gpus: 1")],
+        """\
+error: p/x.yaml:2:3: 'hardware.platform' 'MI300X' names no known device, did you mean 'mi300x'?
+      platform: MI300X
+      ^
+  hint: its name begins with one of mi300x, mi325x, mi350x, mi355x, mi250x, gfx1201, a100, h100, h200, cpu
+""",
+    ),
+    "a platform that counts": (
+        [("platform: cpu", "platform: mi300x_8x\n  gpus: 8")],
+        """\
+error: p/x.yaml:2:3: 'hardware.platform' 'mi300x_8x' counts GPUs
+      platform: mi300x_8x
+      ^
+  hint: write 'mi300x', and gpus: 8
+""",
+    ),
+    "variables of a GPU on the CPU": (
+        [("platform: cpu", "platform: cpu\n  env:\n    OMP_NUM_THREADS: '2'")],
+        """\
+error: p/x.yaml:3:3: 'hardware.env' is for GPUs
+      env:
+      ^
+  hint: leave it out: the platform in the root MXTBUILD has a CPU's variables
+""",
+    ),
     "bf16: on": (
         [("batch_size: 16", "batch_size: 16\n  bf16: on")],
         """\

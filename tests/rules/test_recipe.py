@@ -138,13 +138,24 @@ def test_a_whole_recipe_is_taken_and_fully_defaulted() -> None:
         ("serve", {"max_length": 1024}, "serve.max_length 1024 is longer than the model of model.init can"),
         ("publish", {}, "hub (or 'ipfs: true') is missing"),
         ("hardware", {"platform": "mi300x", "gpus": 2}, "gpus is 2, on the mi300x it must be 1 or 8"),
+        ("hardware", {"platform": "MI300X"}, "names no known device, did you mean 'mi300x'?"),
+        ("hardware", {"platform": "h100_8x", "gpus": 8}, "platform 'h100_8x' counts GPUs\nwrite 'h100', and"),
         ("hardware", {"platform": "abacus"}, "platform 'abacus' names no known device"),
         ("hardware", {"gpus": 1}, "gpus is 1, on the cpu it must be 0\nleave it out"),
-        ("hardware", {"env": {"A": "1"}}, "hardware.cpu.env: Dictionary should have at most 0 items"),
+        ("hardware", {"env": {"A": "1"}}, "hardware.cpu.env: Value error, is for GPUs"),
     ],
 )
 def test_what_does_not_fit_is_refused(path: str, value: Any, said: str) -> None:
     assert said in refusal(changed(path, value))
+
+
+def test_the_usual_micro_batches_are_those_that_divide() -> None:
+    for batch_size, sizes in ((6, (1, 2)), (3, (1,)), (8, (1, 2, 4))):
+        made = changed("autotune", {})
+        made["train"]["batch_size"] = batch_size
+        autotune = Schema.model_validate(made).autotune
+        assert autotune
+        assert autotune.micro_batch == sizes
 
 
 @pytest.mark.parametrize(("given", "kept"), [(False, "none"), ("bfd", "bfd"), ("none", "none")])
