@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title Whether a digest is in the tree under an anchored root: RFC 6962's Merkle tree, hashed with SHA-256.
-/// @notice For contracts that want to rely on one receipt of an anchored batch; anchoring itself never runs this.
+/// @title Whether a digest is in the tree under an anchored root: RFC 6962's, hashed with SHA-256.
+/// @notice For those who rely on one receipt of an anchored batch; anchoring never runs this.
 /// mxt/receipt/merkle.py is the same for Python, and a test holds the two against each other.
 /// @dev It says nothing about who anchored the root: ask MindxtrainRegistry.cidOf for that.
 library Inclusion {

@@ -7,18 +7,20 @@ interface IERC20 {
 }
 
 /// @title An address to pay to, whose money can only go to payees fixed at its creation.
-/// @notice x402 pays by EIP-3009: a facilitator hands the payer's signed transfer to the token, and the token does not
-/// call the recipient. So nothing happens here when money arrives; whoever likes to calls `sweep`, and each payee gets
-/// its share. One of them may be the account that pays for the gas of anchoring. Nobody has any other power over it.
-/// @dev A payee that a token refuses to pay (a blocked account, say) must not freeze the others' shares: its own is
-/// set aside and offered again at each sweep.
+/// @notice x402 pays by EIP-3009: a facilitator hands the payer's signed transfer to the token, and the
+/// token does not call the recipient. So nothing happens here when money arrives; whoever likes to calls
+/// `sweep`, and each payee gets its share. One of them may be the account that pays for the gas of
+/// anchoring. Nobody has any other power over it.
+/// @dev A payee that a token refuses to pay (a blocked account, say) must not freeze the others' shares:
+/// its own is set aside and offered again at each sweep.
 contract X402Receiver {
     struct Payee {
         address account;
         uint16 share;
     }
 
-    /// @notice The token did not pay this payee; the amount waits for the next sweep. (What is paid, the token logs.)
+    /// @notice The token did not pay this payee; the amount waits for the next sweep.
+    /// @dev What is paid, the token itself logs.
     event SetAside(IERC20 indexed token, address indexed account, uint256 amount);
 
     /// @notice There must be 1 to 8 payees.
@@ -38,7 +40,7 @@ contract X402Receiver {
     /// @dev Written by the constructor; no other code writes to it.
     Payee[] private _payees;
 
-    /// @notice What a token refused to pay, by the payee's index. It belongs to that payee and is not split again.
+    /// @notice What a token refused to pay, by the payee's index: it is that payee's, and not split again.
     mapping(IERC20 token => mapping(uint256 index => uint256 amount)) public owed;
 
     bool private transient _sweeping;
@@ -57,7 +59,9 @@ contract X402Receiver {
         uint256 sum = 0;
         for (uint256 i = 0; i < count; ++i) {
             Payee memory payee = payees_[i];
-            if (payee.account == address(0) || payee.account == address(this) || payee.share == 0) revert BadPayee(i);
+            if (payee.account == address(0) || payee.account == address(this) || payee.share == 0) {
+                revert BadPayee(i);
+            }
             sum += payee.share;
             _payees.push(payee);
         }
@@ -69,9 +73,10 @@ contract X402Receiver {
         return _payees;
     }
 
-    /// @notice Pay out all of a token that lies here; anybody may call this. Without a balance it does nothing.
-    /// @dev Shares are rounded down; what is left, less than one unit a payee, goes to the first. Only balances count:
-    /// a token that takes a fee takes it from the payees, and one whose balances shrink pays in the order of payees.
+    /// @notice Pay out all of a token that lies here; anybody may call this. Of nothing, it pays nothing.
+    /// @dev Shares are rounded down; what is left, less than one unit a payee, goes to the first. Only
+    /// balances count: a token that takes a fee takes it from the payees, and one whose balances shrink
+    /// pays in the order of payees.
     /// @return paid what was paid to all payees together
     // Nothing but the getters can be called while a payee is paid, and what they say then decides nothing.
     // slither-disable-next-line reentrancy-no-eth
@@ -92,7 +97,7 @@ contract X402Receiver {
         }
     }
 
-    /// @dev What each payee is to get now: its share of what is nobody's yet, and what was set aside for it.
+    /// @dev What each payee is to get now: its share of what is nobody's yet, and what was set aside.
     function _due(IERC20 token, Payee[] memory to) private view returns (uint256[] memory due) {
         due = new uint256[](to.length);
         uint256 free = token.balanceOf(address(this));
@@ -112,11 +117,12 @@ contract X402Receiver {
         due[0] += rest;
     }
 
-    /// @dev Whether the token says that it paid: tokens may answer true, or nothing at all; anything else is a refusal,
-    /// and no refusal ends the sweep. There are eight calls at most.
+    /// @dev Whether the token says that it paid: tokens may answer true, or nothing at all; anything else
+    /// is a refusal, and no refusal ends the sweep. There are eight calls at most.
     // slither-disable-next-line low-level-calls,calls-loop,incorrect-equality
     function _pay(IERC20 token, address account, uint256 amount) private returns (bool) {
-        (bool called, bytes memory answer) = address(token).call(abi.encodeCall(IERC20.transfer, (account, amount)));
+        (bool called, bytes memory answer) =
+            address(token).call(abi.encodeCall(IERC20.transfer, (account, amount)));
         if (!called) return false;
         return answer.length == 0 || (answer.length >= 32 && abi.decode(answer, (uint256)) == 1);
     }

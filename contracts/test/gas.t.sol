@@ -7,7 +7,8 @@ import {Token} from "./tokens.sol";
 import {Tree} from "./tree.sol";
 import {equal, vm} from "./vm.sol";
 
-/// What whole transactions cost: written to snapshots/gas.json, and compared with it where FORGE_SNAPSHOT_CHECK is set.
+/// What whole transactions cost: written to snapshots/gas.json, and compared with it where
+/// FORGE_SNAPSHOT_CHECK is set.
 contract GasTest {
     MindxtrainRegistry registry;
 
@@ -24,7 +25,8 @@ contract GasTest {
     function test_anchor_for() external {
         address operator = vm.addr(1);
         (bytes32 digest, bytes32 cid) = (keccak256("digest"), keccak256("cid"));
-        bytes32 message = keccak256(abi.encode(registry.ANCHOR_TYPEHASH(), operator, digest, cid, 1_900_000_000));
+        bytes32 message =
+            keccak256(abi.encode(registry.ANCHOR_TYPEHASH(), operator, digest, cid, 1_900_000_000));
         (uint8 v, bytes32 r, bytes32 s) =
             vm.sign(1, keccak256(abi.encodePacked(hex"1901", registry.domainSeparator(), message)));
         registry.anchorFor(operator, digest, cid, 1_900_000_000, v, r, s);

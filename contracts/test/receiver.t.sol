@@ -64,7 +64,13 @@ contract ReceiverTest {
         token.mint(payer, 1_000_003);
         bytes32 message = keccak256(
             abi.encode(
-                token.TRANSFER_TYPEHASH(), payer, receiver, uint256(1_000_003), 0, type(uint256).max, bytes32("once")
+                token.TRANSFER_TYPEHASH(),
+                payer,
+                receiver,
+                uint256(1_000_003),
+                0,
+                type(uint256).max,
+                bytes32("once")
             )
         );
         (uint8 v, bytes32 r, bytes32 s) =

@@ -4,7 +4,8 @@ pragma solidity 0.8.37;
 import {MindxtrainRegistry} from "../src/mindxtrain_registry.sol";
 import {equal, vm} from "./vm.sol";
 
-/// Four operators who write and write again, by themselves and by others; it remembers each record's first content id.
+/// Four operators who write and write again, by themselves and by others; it remembers each record's first
+/// content id.
 contract Operators {
     MindxtrainRegistry public immutable registry = new MindxtrainRegistry();
     mapping(address operator => mapping(bytes32 digest => bytes32 cid)) public first;
@@ -28,7 +29,9 @@ contract Operators {
         } catch {}
     }
 
-    function relay(uint256 who, uint256 what, bytes32 cid, uint256 signer, uint256 age, address sender) external {
+    function relay(uint256 who, uint256 what, bytes32 cid, uint256 signer, uint256 age, address sender)
+        external
+    {
         (address operator, bytes32 digest) = (operators[who % 4], digests[what % 4]);
         // every other time the right one signs; every third time too late
         signer = signer % 2 == 0 ? who % 4 : signer % 4;
@@ -68,7 +71,9 @@ contract RegistryInvariants {
     function invariant_a_record_is_its_first_write_and_no_other() external view {
         for (uint256 i = 0; i < 16; ++i) {
             (address operator, bytes32 digest) = (operators.operators(i / 4), operators.digests(i % 4));
-            equal(operators.registry().cidOf(operator, digest), operators.first(operator, digest), "the first");
+            equal(
+                operators.registry().cidOf(operator, digest), operators.first(operator, digest), "the first"
+            );
         }
         equal(operators.written(), operators.records(), "as many writes as records");
     }

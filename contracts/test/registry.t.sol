@@ -82,7 +82,9 @@ contract RegistryTest {
         _send(registry, operator, DIGEST, CID, signed);
     }
 
-    function testFuzz_a_signature_holds_for_nothing_else(bytes32 digest, bytes32 cid, uint256 deadline) external {
+    function testFuzz_a_signature_holds_for_nothing_else(bytes32 digest, bytes32 cid, uint256 deadline)
+        external
+    {
         Signed memory signed = _sign(registry, DIGEST, CID, block.timestamp);
         if (digest != DIGEST) {
             _expect_unsigned(operator);
@@ -148,13 +150,19 @@ contract RegistryTest {
         bytes32[] memory digests = _digests(count);
         bytes32 root = Tree.root(digests);
         bytes32[] memory path = Tree.path(digests, index);
-        require(!registry.includes(address(this), root, digests[index], index, count, path), "not anchored yet");
+        require(
+            !registry.includes(address(this), root, digests[index], index, count, path), "not anchored yet"
+        );
         registry.anchor(root, CID);
         require(registry.includes(address(this), root, digests[index], index, count, path), "included");
-        require(!registry.includes(operator, root, digests[index], index, count, path), "of its operator only");
+        require(
+            !registry.includes(operator, root, digests[index], index, count, path), "of its operator only"
+        );
     }
 
-    function testFuzz_nothing_else_is_included(uint256 count, uint256 index, bytes32 other, uint256 bit) external {
+    function testFuzz_nothing_else_is_included(uint256 count, uint256 index, bytes32 other, uint256 bit)
+        external
+    {
         count = 2 + count % 63;
         index %= count;
         bytes32[] memory digests = _digests(count);
@@ -162,7 +170,9 @@ contract RegistryTest {
         bytes32[] memory path = Tree.path(digests, index);
         registry.anchor(root, CID);
         require(!registry.includes(address(this), root, other, index, count, path), "another digest");
-        require(!registry.includes(address(this), root, digests[index], (index + 1) % count, count, path), "next");
+        require(
+            !registry.includes(address(this), root, digests[index], (index + 1) % count, count, path), "next"
+        );
         require(!registry.includes(address(this), root, digests[index], count, count, path), "index beyond");
         require(!registry.includes(address(this), root, root, 0, 1, new bytes32[](0)), "the root as a leaf");
         bytes32 digest = digests[index];
@@ -197,7 +207,9 @@ contract RegistryTest {
         return Signed(deadline, v, r, s);
     }
 
-    function _send(MindxtrainRegistry to, address by, bytes32 digest, bytes32 cid, Signed memory signed) private {
+    function _send(MindxtrainRegistry to, address by, bytes32 digest, bytes32 cid, Signed memory signed)
+        private
+    {
         to.anchorFor(by, digest, cid, signed.deadline, signed.v, signed.r, signed.s);
     }
 

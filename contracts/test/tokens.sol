@@ -49,8 +49,12 @@ contract Token is IERC20 {
         bytes32 r,
         bytes32 s
     ) external {
-        require(block.timestamp > validAfter && block.timestamp < validBefore && !used[from][nonce], "authorization");
-        bytes32 message = keccak256(abi.encode(TRANSFER_TYPEHASH, from, to, value, validAfter, validBefore, nonce));
+        require(
+            block.timestamp > validAfter && block.timestamp < validBefore && !used[from][nonce],
+            "authorization"
+        );
+        bytes32 message =
+            keccak256(abi.encode(TRANSFER_TYPEHASH, from, to, value, validAfter, validBefore, nonce));
         bytes32 hash = keccak256(abi.encodePacked(hex"1901", domainSeparator, message));
         require(ecrecover(hash, v, r, s) == from, "signature");
         used[from][nonce] = true;
