@@ -90,8 +90,9 @@ def run(args: Namespace) -> int:
     changes, failed = _look_up(recipes, moving=args.update)
     held = [c for c in changes if c.answer.consent and not c.same and not args.trust_code]
     due = [c for c in changes if not c.same and c not in held]
-    for change in held:
-        _show_code(change)
+    for change in changes:
+        if change.answer.consent and not change.same:
+            _show_code(change, trusted=args.trust_code)
     _show(recipes, due, would=args.check)
     if failed and not args.keep_going:
         if due:
@@ -268,11 +269,13 @@ def _harmless(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _show_code(change: _Change) -> None:
-    print(f"{change.recipe.place(change.loose.path)}: {change.field} would allow this code to run:")
+def _show_code(change: _Change, *, trusted: bool) -> None:
+    allows = "allows" if trusted else "would allow"
+    print(f"{change.recipe.place(change.loose.path)}: {change.field} {allows} this code to run:")
     for line in change.answer.consent:
         print(_harmless(f"  {line}"))
-    print("  read it; then write its digest with --trust-code")
+    if not trusted:
+        print("  read it; then write its digest with --trust-code")
 
 
 def _sum_up(

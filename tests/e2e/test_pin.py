@@ -227,7 +227,8 @@ def test_code_is_shown_and_trusted_only_when_asked(pin: Pinning) -> None:
     assert done.out.endswith("1 value in 1 recipe pinned\n1 value left: code that somebody must have read\n")
     pinned = model("acme/own", f"{COMMIT} # main on {TODAY}")
     assert path.read_text() == f"{pinned}  trust_remote_code: unpinned\n"
-    pin("--trust-code", "//recipes:a")
+    done = pin("--trust-code", "//recipes:a")
+    assert done.out.startswith(shown.rpartition("  read it")[0].replace("would allow", "allows"))
     comment = f"# 2 files, trusted on {TODAY}"
     assert path.read_text() == f"{pinned}  trust_remote_code: {b3(listed.encode())} {comment}\n"
 
