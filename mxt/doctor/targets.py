@@ -36,9 +36,8 @@ def _needs(graph: ActionGraph) -> str:
     actions = graph.actions.values()
     platforms = {a.platform for a in actions if a.platform is not None}
     parts = [", ".join(sorted(_platform(graph.platforms[p]) for p in platforms)) or "no platform"]
-    locks = {
-        graph.toolchains.get(a.toolchain, "a container image") for a in actions if a.toolchain is not None
-    }
+    used = {a.toolchain for a in actions if a.toolchain is not None}
+    locks = {graph.images[t].name if t in graph.images else graph.toolchains[t] for t in used}
     parts.append(f"toolchain {', '.join(sorted(locks))}" if locks else "no toolchain")
     gpus = max((a.gpus for a in actions), default=0)
     if gpus:

@@ -66,7 +66,7 @@ def import_image(podman: str, root: Path, name: str) -> str:
         assert process.stdin is not None
         with tarfile.open(fileobj=process.stdin, mode="w|") as archive:
             archive.add(root, ".", filter=_owned_by_root)
-    assert process.returncode == 0
+    assert process.returncode == 0, f"podman import failed with {process.returncode}"
     inspect = [podman, "image", "inspect", "--format", "{{.Digest}}", name]
     return subprocess.run(inspect, capture_output=True, text=True, check=True).stdout.strip()
 
