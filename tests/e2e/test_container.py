@@ -57,7 +57,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
 
 def cannot_run(podman: str, name: str) -> str:
     """Why no container can be started on this machine, whatever mxt does; "" where one can."""
-    options = "--rm --network none --ulimit nofile=1024:1024 --ulimit nproc=1024:1024".split()
+    options = ["--rm", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
     said = ""
     for runtime in ([], ["--runtime", "runc"]):
         command = [podman, *runtime, "run", *options, name, "bash", "-c", "echo yes"]
