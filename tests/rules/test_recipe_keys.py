@@ -24,6 +24,7 @@ from mxt.action.action import ActionId, OutputRef
 from mxt.action.key import InputDigest, action_form
 from mxt.cli.session import Session
 from mxt.graph.graph import ActionGraph
+from rules._devices import MI300X_ENV
 from rules.recipe import Schema
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -64,6 +65,7 @@ BASES: dict[str, dict[str, Any]] = {
     "experts": {
         **NEW,
         "model": {"init": {"corpus": ["a.txt"], "experts": {"count": 4, "intermediate_size": 32}}},
+        "train": {**REST["train"], "lora": {"r": 4, "targets": ["q_proj", "down_proj"]}},
     },
     "hub": {
         **REST,
@@ -395,6 +397,12 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
         recipes[field] = changed(base, field, value)
     for section, base_name in ABSENT.items():
         recipes[f"without {section}"] = changed(BASES[base_name], section, None)
+    for device in ("mi300x", "mi355x", "a100"):
+        recipes[device] = {**BASES["gpus"], "hardware": {"platform": device, "gpus": 8}, "autotune": {}}
+        del recipes[device]["quantize"]
+    recipes["mi300x env"] = changed(
+        recipes["mi300x"], "hardware.env", {**MI300X_ENV, "NCCL_MIN_NCHANNELS": "64"}
+    )
     recipes["split"] = changed(BASES["new"], "data.rows_per_shard", 2)
     text = (REPOSITORY / "MXTBUILD").read_text()
     text += 'platform(name = "cpu_other", arch = "x86_64", threads = 2)\n'
@@ -586,6 +594,27 @@ def test_a_section_that_is_absent(
     assert after.keys() <= before.keys()
     found = {stage: differing(before[stage], after[stage]) for stage in after}
     assert {stage: parts for stage, parts in found.items() if parts} == changes
+
+
+@pytest.mark.parametrize("device", ["mi300x", "mi355x", "a100"])
+def test_what_is_only_text_has_the_same_key_for_every_device(analysed: Analysed, device: str) -> None:
+    cpu, gpu = analysed.forms(target_of("folder")), analysed.forms(target_of(device))
+    for stage, form in gpu.items():
+        text = stage.partition("[")[0] in ("shards", "pack", "gate")
+        assert (form["platform"] == cpu[stage]["platform"]) == text, stage
+        if text:
+            assert form == cpu[stage]
+        else:
+            wanted = MI300X_ENV if device.startswith("mi3") else {}
+            arch = {"PYTORCH_ROCM_ARCH": "gfx950"} if device == "mi355x" else {}
+            assert form["environment"] == {**wanted, **arch}
+
+
+def test_one_of_the_eight_variables_changes_the_keys_of_what_runs_on_the_device(analysed: Analysed) -> None:
+    before, after = analysed.forms(target_of("mi300x")), analysed.forms(target_of("mi300x env"))
+    found = {stage: differing(before[stage], after[stage]) for stage in before}
+    assert {stage for stage, changes in found.items() if changes} == ON_DEVICE - {"quantize"}
+    assert all(found[s] == {"environment", "config.hardware.env"} for s in ON_DEVICE - {"quantize"})
 
 
 def test_smaller_shards_are_keyed_by_their_rows(analysed: Analysed) -> None:
