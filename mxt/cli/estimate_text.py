@@ -158,7 +158,7 @@ def _number(value: float, figures: int) -> str:
     """Rounded to so many figures; whole numbers stay as they are, with commas."""
     if value == 0:
         return "0"
-    if float(value).is_integer() and figures > 2 and abs(value) < 1e6:
+    if float(value).is_integer() and abs(value) < (1e6 if figures > 2 else 100):
         return f"{int(value):,}"
     places = figures - 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, places)

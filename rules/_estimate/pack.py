@@ -6,10 +6,9 @@ import math
 
 from mxt.estimates import Asked, Estimate, Figure, Range
 from rules._estimate.sizes import shape_of
-from rules._estimate.text import bytes_per_token
+from rules._estimate.text import bytes_per_token, tokens_per_frame
 from rules._estimate.together import inverse, product
 
-FRAME = Range(4, 7)  # tokens that a chat template puts around a turn
 FILL = Range(0.85, 1.0)  # of sequences, by best-fit decreasing; the tiny recipes measured 0.88
 # what dedupe leaves, by the coarsest search that is asked for: assumed, as it depends on the data alone
 KEPT = {"exact": 0.97, "minhash": 0.9, "semdedup": 0.75}
@@ -25,9 +24,9 @@ def estimate(asked: Asked) -> Estimate:
         return Estimate(unknown=["tokens: the rows are not known before they are here"])
     shape = shape_of(asked.recipe["model"], asked.package)
     vocab = shape.vocab if shape else 100_000
-    each = bytes_per_token(vocab, text.plain)
+    each, frame = bytes_per_token(vocab, text.plain), tokens_per_frame(vocab)
     longest = data["pack"]["max_length"]
-    tokens = rows.facts["tokens"] or product(text.text, inverse(each)).plus(product(text.turns, FRAME))
+    tokens = rows.facts["tokens"] or product(text.text, inverse(each)).plus(product(text.turns, frame))
     notes, figures = [], []
     kept = 1.0
     if data["dedupe"] is not None:
@@ -41,7 +40,7 @@ def estimate(asked: Asked) -> Estimate:
         tokens = Range(min(tokens.low, most), min(tokens.high, most))
     tokens = product(tokens, Range(kept, 1.0))
     if rows.facts["tokens"] is None:
-        frames = f"{FRAME.low:.0f} to {FRAME.high:.0f} a turn's frame"
+        frames = f"{frame.low:.0f} to {frame.high:.0f} a turn's frame"
         how = f"{each.low:.1f} to {each.high:.1f} bytes each; {frames}"
     else:
         how = "by the dataset's card"

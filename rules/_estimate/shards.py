@@ -11,7 +11,7 @@ def estimate(asked: Asked) -> Estimate:
     if data["hub"] is None:
         found = count_files([p for label in asked.attrs.files for p in asked.files(label)])
         if found is None:
-            return Estimate(unknown=["rows: a file of data.files cannot be read here"])
+            return Estimate(unknown=["rows: a file of data.files is not here yet, or cannot be read"])
         tokens = None
     else:
         repo = data["hub"]["repo"]

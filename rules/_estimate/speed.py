@@ -1,8 +1,8 @@
 """How long tokens take: operations a token, over a device's peak and the part of it that is used.
 
 That part (MFU) was measured on one H200 and one H100 with TRL's trainer and random weights
-(benchmarks/gpu/memory.py); the ranges below span the H200's. For other devices they are scaled, by a guess that
-says so.
+(benchmarks/gpu/memory.py); the ranges below span the H200's. For other devices they are scaled, by guesses
+that say so.
 """
 
 from __future__ import annotations

@@ -188,9 +188,18 @@ def bytes_per_token(vocab: int, plain: float) -> Range:
         english = Range(3.4, 5.0)
     elif vocab >= 30_000:
         english = Range(3.0, 4.7)
-    else:  # made for their corpus
+    elif vocab >= 400:  # made for their corpus
         english = Range(2.0, 5.5)
+    else:  # hardly more than the 256 bytes
+        english = Range(1.0, 2.5)
     other = Range(1.2, 3.2)
     return Range(
         english.low * plain + other.low * (1 - plain), english.high * plain + other.high * (1 - plain)
     )
+
+
+def tokens_per_frame(vocab: int) -> Range:
+    """Of what a chat template puts around a turn: marks, the role's name, line breaks."""
+    if vocab >= 30_000:
+        return Range(4, 7)
+    return Range(4, 9) if vocab >= 400 else Range(7, 16)  # which spells the role's name

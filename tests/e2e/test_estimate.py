@@ -80,9 +80,9 @@ def test_estimate(bakery: Workspace) -> None:
         "    flour                   2 KiB                   weighed\n"
         "    loaves                  0.012-2.3 million\n"
         "    ovens\n"
-        "    kind        shelves     crumbs\n"
-        "    small  1.0-2.5 fits  3 million\n"
-        "    large             -          0\n"
+        "    kind      shelves     crumbs\n"
+        "    small  1-2.5 fits  3 million\n"
+        "    large           -          0\n"
         "    as their makers say\n"
         "    the oven is hot already\n"
         "    not known: the baker's wage\n"
@@ -90,9 +90,9 @@ def test_estimate(bakery: Workspace) -> None:
         "    flour                   4 KiB                   weighed\n"
         "    loaves                  0.012-2.3 million\n"
         "    ovens\n"
-        "    kind        shelves     crumbs\n"
-        "    small  1.0-2.5 fits  3 million\n"
-        "    large             -          0\n"
+        "    kind      shelves     crumbs\n"
+        "    small  1-2.5 fits  3 million\n"
+        "    large           -          0\n"
         "    as their makers say\n"
         "    the oven is hot already\n"
         "    not known: the baker's wage\n"
@@ -193,3 +193,21 @@ def test_every_recipe_on_any_machine(tmp_path: Path) -> None:
     grpo = blocks["//recipes:qwen3_32b_grpo"]
     assert "not known: tokens, hours, cost: with grpo most time goes into answers" in grpo
     assert "nothing was ever measured on the mi300x, nor on 8 GPUs" in blocks["//recipes:qwen3_8b_cpt"]
+
+
+def test_a_real_run_lies_in_its_estimate(micro: Workspace) -> None:
+    done = micro.run("build", "-n", "--estimate", "--json", "//recipes:micro")
+    (group,) = json.loads(done.out)
+    assert group["seconds"] is None  # all of it is cached
+    stages = {s["label"].removeprefix("//recipes:micro"): s["estimate"] for s in group["stages"]}
+    expected = {f["name"]: f["value"] for f in stages[".train"]["figures"]}
+    (summary,) = (micro.root / "cache/evidence").rglob("summary.json")
+    measured = json.loads(summary.read_text())
+    low, high = expected["tokens trained on"]
+    assert low <= measured["tokens"] <= high
+    low, high = expected["optimizer steps"]
+    assert low <= measured["steps"] <= high
+    assert expected["weights trained"] == 4 * (32 + 32 + 64 + 32)
+    # how fast a shared machine is nobody can say; an hour's price is that of the hour
+    low, high = stages[".train"]["seconds"]
+    assert stages[".train"]["cost"] == pytest.approx([low * 1.5 / 3600, high * 1.5 / 3600])

@@ -97,7 +97,8 @@ def in_words(run: dict[str, Any]) -> str:
     speed = product(inverse(each), *rates(device, 1, part))
     return (
         f"| {run['case']} | {device} | {found.low / GIB:.1f} to {found.high / GIB:.1f} "
-        f"| {run['peak_gib']:.1f} | {run['reserved_gib']:.1f} | {speed.low:,.0f} to {speed.high:,.0f} | {run['tokens_per_s']:,} |"
+        f"| {run['peak_gib']:.1f} | {run['reserved_gib']:.1f} "
+        f"| {speed.low:,.0f} to {speed.high:,.0f} | {run['tokens_per_s']:,} |"
     )
 
 
