@@ -68,9 +68,9 @@ class Chain:
             time.sleep(0.01)
         pytest.fail(f"{transaction} got into no block")
 
-    def call(self, to: str, data: str, sender: str = "0x" + "00" * 20) -> str:
+    def call(self, to: str | None, data: str, sender: str = "0x" + "00" * 20) -> str:
         """What a transaction would answer; raises RefusedError where it would fail."""
-        return self.rpc("eth_call", {"from": sender, "to": to, "data": data}, "latest")
+        return self.rpc("eth_call", {"from": sender, "data": data} | ({"to": to} if to else {}), "latest")
 
 
 def words(*values: int | str | bytes) -> str:

@@ -259,6 +259,17 @@ def test_a_record_that_a_wallet_signed(chain: Chain, accounts: list[str], regist
     )
 
 
+def test_a_receiver_on_a_node(chain: Chain, accounts: list[str]) -> None:
+    receiver = artifact("X402Receiver")
+    payees = words(32, 2, accounts[5], 9500, accounts[6], 500)
+    address = chain.send(accounts[0], receiver["bytecode"] + payees)["contractAddress"]
+    assert chain.rpc("eth_getCode", address, "latest") == receiver["deployed_bytecode"]
+    assert chain.call(address, receiver["selectors"]["payees()"]) == "0x" + payees
+    with pytest.raises(RefusedError) as refused:
+        chain.call(None, receiver["bytecode"] + words(32, 2, accounts[5], 9500, accounts[6], 501))
+    assert refused.value.data == receiver["selectors"]["ShareSum(uint256)"] + words(10_001)
+
+
 def test_the_registry_and_mxt_agree_on_every_proof(chain: Chain, accounts: list[str], registry: str) -> None:
     operator = accounts[4]
 
