@@ -23,12 +23,13 @@ class Loose:
 
     path: its keys from the top of the recipe. question: what to ask for it; equal ones are asked once; None
     for a pinned value that stays, as no note tells its name. firm: it means one thing already, and is only
-    looked at whether it exists.
+    looked at whether it exists. goes_with: another value without which it may not move.
     """
 
     path: tuple[str, ...]
     question: Hashable
     firm: bool = False
+    goes_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,8 +75,11 @@ def loose(recipe: Mapping[str, Any], note: Note, folder: Path) -> list[Loose]:
         if trusted == UNPINNED:
             found.append(Loose(("model", "trust_remote_code"), Code(hub["repo"], name)))
         elif re.fullmatch("[0-9a-f]{64}", trusted or "") and name != hub["revision"]:
+            code = ("model", "trust_remote_code")
             before = hub["revision"] if is_commit(hub["revision"]) else ""
-            found.append(Loose(("model", "trust_remote_code"), Code(hub["repo"], name, before)))
+            found.append(Loose(code, Code(hub["repo"], name, before)))
+            # moved alone, it would bring code that nobody has read, and not build
+            found[0] = replace(found[0], goes_with=code)
     elif model["path"] and trusted == UNPINNED:
         found.append(Loose(("model", "trust_remote_code"), FolderCode(str(folder / model["path"]))))
     if data.get("hub"):

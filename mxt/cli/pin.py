@@ -89,6 +89,8 @@ def run(args: Namespace) -> int:
             _must_be_writable(recipe, any(x.question for x in recipe.loose(moving=args.update)))
     changes, failed = _look_up(recipes, moving=args.update)
     held = [c for c in changes if c.answer.consent and not c.same and not args.trust_code]
+    kept_back = {(c.recipe.shown, c.loose.path) for c in held}
+    held += [c for c in changes if not c.same and (c.recipe.shown, c.loose.goes_with) in kept_back]
     due = [c for c in changes if not c.same and c not in held]
     for change in changes:
         if change.answer.consent and not change.same:
@@ -296,4 +298,5 @@ def _sum_up(
     elif all(c.same for c in changes):
         print(f"{plural(len(recipes), 'recipe')}: nothing has moved")
     if held and not would:
-        print(f"{plural(len(held), 'value')} left: code that somebody must have read")
+        left = dict.fromkeys(c.field for c in held)
+        print(f"left as they are, until somebody has read the code: {', '.join(left)}")

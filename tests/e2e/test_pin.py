@@ -224,7 +224,10 @@ def test_code_is_shown_and_trusted_only_when_asked(pin: Pinning) -> None:
     )
     done = pin("//recipes:a", code=1)
     assert done.out.startswith(shown)
-    assert done.out.endswith("1 value in 1 recipe pinned\n1 value left: code that somebody must have read\n")
+    assert done.out.endswith(
+        "1 value in 1 recipe pinned\n"
+        "left as they are, until somebody has read the code: model.trust_remote_code\n"
+    )
     pinned = model("acme/own", f"{COMMIT} # main on {TODAY}")
     assert path.read_text() == f"{pinned}  trust_remote_code: unpinned\n"
     done = pin("--trust-code", "//recipes:a")
@@ -245,7 +248,14 @@ def test_code_is_shown_and_trusted_only_when_asked(pin: Pinning) -> None:
         f"  new            6 B  {b3(files['new.py'])}  new.py\n"
         "  removed  parts/more.py\n"
     )
+    assert done.out.endswith(
+        "left as they are, until somebody has read the code: model.trust_remote_code, model.hub.revision\n"
+    )
+    assert f"revision: {COMMIT} #" in path.read_text()
     assert b3(listed.encode()) in path.read_text()
+    pin("--update", "--trust-code", "//recipes:a")
+    assert f"revision: '{new}' #" in path.read_text()
+    assert b3(listed.encode()) not in path.read_text()
 
 
 def test_code_of_a_folder_in_the_package_is_trusted_likewise(pin: Pinning) -> None:
