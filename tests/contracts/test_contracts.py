@@ -124,6 +124,20 @@ def test_nobody_can_change_what_a_contract_is() -> None:
     assert writing("X402Receiver") == ["sweep"]
 
 
+def test_everything_is_pinned_and_no_registry_is_named() -> None:
+    lock = json.loads((PROJECT / "package-lock.json").read_text())
+    wanted = json.loads((PROJECT / "package.json").read_text())["devDependencies"]
+    for name, package in lock["packages"].items():
+        if name:
+            assert package["integrity"].startswith("sha512-"), name
+            assert "resolved" not in package, name
+    assert all(lock["packages"][f"node_modules/{name}"]["version"] == pin for name, pin in wanted.items())
+    pins = [line for line in (PROJECT / "slither.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+", pin) for pin in pins), pins
+    for path in (PROJECT / "slither.txt", PROJECT / ".npmrc", REPOSITORY / "tools/setup-contracts.sh"):
+        assert "://" not in path.read_text(), path
+
+
 # --- slither
 
 
