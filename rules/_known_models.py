@@ -50,6 +50,8 @@ class Shape(NamedTuple):
         found = {"q_proj": queries, "k_proj": keys, "v_proj": keys, "o_proj": queries}
         if self.intermediate is not None:
             found |= dict.fromkeys(("gate_proj", "up_proj", "down_proj"), self.intermediate)
+        if self.expert_intermediate is not None:
+            found |= {"gate_up_proj": 2 * self.expert_intermediate, "down_proj": self.expert_intermediate}
         return {name: min(width, self.hidden) for name, width in found.items()}
 
 

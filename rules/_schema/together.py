@@ -148,6 +148,8 @@ def shape(recipe: Schema) -> tuple[str, Shape] | None:
         vocab=init.vocab_size,
         positions=init.max_position_embeddings,
         tied=init.tie_word_embeddings,
+        experts=init.experts.count if init.experts else None,
+        expert_intermediate=init.experts.intermediate_size if init.experts else None,
     )
 
 
@@ -157,6 +159,12 @@ def _sizes(recipe: Schema, name: str, model: Shape) -> None:
     if train and train.lora:
         widths = model.widths()
         for target in train.lora.targets:
+            if target in ("gate_proj", "up_proj") and model.experts and not model.shared_intermediate:
+                raise ValueError(
+                    f"train.lora.targets has '{target}', and no layer of {name} is called so\n"
+                    "it holds all experts of a layer in one: gate_up_proj and down_proj put an adapter on "
+                    "each; or take attention alone: q_proj, k_proj, v_proj, o_proj"
+                )
             if train.lora.r > widths.get(target, train.lora.r):
                 width = widths[target]
                 raise ValueError(

@@ -38,7 +38,8 @@ class Lora(Section):
     targets: Texts = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         min_length=1,
-        description="linear layers that get an adapter, by the last part of their name",
+        description="linear layers that get an adapter, by the last part of their name; gate_up_proj and "
+        "down_proj of a mixture of experts put one on each expert",
     )
     base: Literal["full", "nf4"] = Field(
         "full", description="the frozen weights: as they are, or in 4 bits (QLoRA)"

@@ -116,6 +116,11 @@ def test_a_whole_recipe_is_taken_and_fully_defaulted() -> None:
         ("model.trust_remote_code", COMMIT, "must be the digest of the code that it trusts"),
         ("model.trust_remote_code", "unpinned", "has no effect on a model that is made here"),
         ("model.init.experts", {"count": 2, "per_token": 3, "intermediate_size": 8}, "more than there are"),
+        (
+            "model.init.experts",
+            {"count": 4, "intermediate_size": 32},
+            "train.lora.targets has 'gate_proj', and no layer of the model of model.init is called so",
+        ),
         ("model.pretrain.length", 1000, "pretrain.length 1000 is longer"),
         ("model.init.head_dim", 31, "head_dim 31 must be even"),
         ("model.init.num_key_value_heads", 3, "4 is not a multiple of num_key_value_heads 3"),
