@@ -84,7 +84,7 @@ def memory(step: Step) -> Memory:
         high += 3.5 * embedding(shape) * step.width
     margin = MARGIN
     if why := unmeasured(step):
-        margin = IN_PART if why == PARTLY else UNMEASURED
+        margin = IN_PART if why == [PARTLY] else UNMEASURED
     lows, highs = low * margin.low, high * margin.high
     gradients = trained * kept / step.shards
     # the first micro-batch of a step makes its gradients as its activations go
@@ -98,21 +98,20 @@ def memory(step: Step) -> Memory:
     )
 
 
-def unmeasured(step: Step) -> str:
-    """What no measured run had, the weightiest of it; empty where some run was like this step."""
-    if step.shape.linear_layers:
-        return "layers with linear attention"
-    if step.shape.vision_weights:
-        return "pictures, which are not counted"
-    if step.shape.experts is not None and {"gate_up_proj", "down_proj"} & set(step.targets):
-        return "adapters on experts"
-    if step.base != "full":
-        return "4-bit weights"
-    if step.shards > 1:
-        return "weights spread over GPUs"
-    if step.sequences > 1 or step.references:
-        return "preferences"
-    return PARTLY if step.recompute in ("elementwise", "selective") else ""
+def unmeasured(step: Step) -> list[str]:
+    """What of a step no measured run had; empty where some run was like it."""
+    shape = step.shape
+    missing = {
+        "layers with linear attention": shape.linear_layers > 0,
+        "pictures, which are not counted": shape.vision_weights > 0 and not shape.linear_layers,
+        "adapters on experts": shape.experts is not None
+        and not {"gate_up_proj", "down_proj"}.isdisjoint(step.targets),
+        "4-bit weights": step.base != "full",
+        "weights spread over GPUs": step.shards > 1,
+        "preferences": step.sequences > 1 or step.references > 0,
+        PARTLY: step.recompute in ("elementwise", "selective"),
+    }
+    return [name for name, there in missing.items() if there]
 
 
 def _frozen(step: Step) -> int:

@@ -124,6 +124,10 @@ def _timed(
     notes.append(provenance(subject.device, subject.gpus))
     if train["method"] not in ("sft", "cpt"):
         notes.append(f"speed of {train['method']} was never measured: that of sft is taken, pass by pass")
+    if subject.shape.linear_layers:
+        notes.append(
+            "layers with linear attention: their speed was never measured, and counts as the others'"
+        )
     if subject.kind == "experts" and "inductor" in subject.recipe["autotune"]["compile"]:
         notes.append("compiling a mixture of experts failed where it was tried (torch 2.11): no time for it")
     if best is None:
@@ -219,7 +223,7 @@ def _memory(subject: Subject) -> tuple[Grid | None, str]:
                 step = _step(subject, size, compiler != "none", recompute)
                 found = memory(step)
                 parts = parts or found
-                reasons.append(unmeasured(step))
+                reasons += unmeasured(step)
                 total = found.total
                 mark = "fits" if total.high <= most else "tight" if total.low <= most else "no"
                 cells.append(Cell(total.times(1 / GIB), "", mark))
@@ -229,7 +233,7 @@ def _memory(subject: Subject) -> tuple[Grid | None, str]:
         f"{name} {_gib(part)}"
         for name, part in zip(("weights", "gradients", "optimizer"), parts[:3], strict=True)
     )
-    why = list(dict.fromkeys(r for r in reasons if r))
+    why = list(dict.fromkeys(reasons))
     note = "" if subject.device in MEASURED else "GPU memory was measured on NVIDIA's H200 and H100 only"
     if why:
         without = f"never with {' or '.join(why)}"
