@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from rules._overlap import HeldOut, shared_rows
+
 TINY = Path(__file__).resolve().parents[2] / "recipes/tiny"
 
 
@@ -35,7 +37,9 @@ def test_the_committed_files_are_what_the_script_makes() -> None:
     assert spec.loader
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    for name, text in script.make().items():
+    made = script.make()
+    assert made.keys() == {p.name for p in TINY.iterdir() if p.suffix in (".txt", ".jsonl")}
+    for name, text in made.items():
         assert (TINY / name).read_text() == text, name
 
 
@@ -80,6 +84,38 @@ def test_a_guess_is_right_once_in_four_times(questions: list[dict[str, Any]]) ->
             assert sum(c[i] == word for c in choices) in (2, 4)
     labels = Counter(q["label"] for q in questions)
     assert min(labels.values()) > len(questions) / 8
+
+
+def test_old_talo_is_asked_about_and_never_told() -> None:
+    """Its pairs of words stand in no story, nothing of the dialect in the corpus, and one choice is right."""
+    stories = [r["text"] for r in lines("old-talo-text.jsonl")]
+    questions = lines("old_talo.jsonl")
+    assert len({q["text"] for q in questions}) == len(questions) >= 200
+    told = {tuple(normal(s).split()) for story in stories for s in story.split(".") if s.strip()}
+    assert {len(s) for s in told} == {8}  # noun adjective bo verb bo noun adjective ke
+    kind = {word: small for s in told for word, small in ((s[0], s[2]), (s[0], s[4]), (s[5], s[7]))}
+    assert all(kind[s[0]] == s[2] == s[4] and kind[s[5]] == s[7] for s in told)
+    pairs_told = {p for s in told for p in ((s[0], s[1]), (s[5], s[6]))}
+    corpus = (TINY / "corpus.txt").read_text()
+    assert not re.search(r"\b(bo|ke|lu)\b", corpus)
+    for q in questions:
+        choices = [normal(c).split() for c in q["choices"]]
+        right = [c for c in choices if kind[c[0]] == c[2] == c[4] and kind[c[5]] == c[7]]
+        assert right == [choices[q["label"]]]
+        assert len({tuple(c) for c in choices}) == 4
+        for s in (normal(q["text"]).split(), right[0]):
+            assert not pairs_told & {(s[0], s[1]), (s[5], s[6])}
+    assert min(Counter(q["label"] for q in questions).values()) > len(questions) / 8
+
+
+def test_a_question_about_old_talo_that_stood_in_a_story_would_be_found() -> None:
+    """The gate's search, in rows of plain text."""
+    questions = lines("old_talo.jsonl")
+    held_out = [HeldOut([q["text"]], q["choices"][q["label"]]) for q in questions]
+    stories = [r["text"] for r in lines("old-talo-text.jsonl")]
+    assert shared_rows(held_out, stories) == {}
+    stories[9] += f" {questions[7]['text'].upper()} {stories[3]}"
+    assert shared_rows(held_out, stories) == {7: 9}
 
 
 def normal(text: str) -> str:
