@@ -146,6 +146,18 @@ class World:
         self.targets[made.name] = made
         return made
 
+    def below(self) -> set[str]:
+        """The names of the targets that the release is made of."""
+        found: set[str] = set()
+        waiting = list(self.members)
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                srcs = self.targets[name].srcs
+                waiting += [what for kind, what in srcs if kind in ("target", "output")]
+        return found
+
     def some_srcs(self, dice: random.Random, made: Made) -> list[Ref]:
         below = [t for t in self.targets.values() if t.layer < made.layer]
         found: list[Ref] = []
