@@ -150,10 +150,11 @@ set_up() {
 
   local before started=$SECONDS
   before=$(find "$site" -maxdepth 1 -name '*.dist-info' | wc -l)
-  # the pins are the whole closure: resolving again could only add to it
+  # the pins are the whole closure: resolving again could only add to it. Debian's pip 23.0 would install what has
+  # no wheel in an old way that leaves no record of its files, which the lock is about: hence --use-pep517
   # pip inherits the lock: should this script be killed, the next one waits for pip to end
   TMPDIR=$venv/tmp PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 \
-    "$venv/bin/python" -I -m pip install --no-deps --progress-bar off -r "$pins" > "$log" 2>&1 < /dev/null &
+    "$venv/bin/python" -I -m pip install --no-deps --use-pep517 --progress-bar off -r "$pins" > "$log" 2>&1 < /dev/null &
   pid=$!
   trap 'kill "$pid" 2> /dev/null; wait "$pid" 2> /dev/null; printf "\n" >&2; say "interrupted; run the same command again, it goes on where it stopped"; exit 8' INT TERM
   follow "$pid" "$log" "$all" "$before"
