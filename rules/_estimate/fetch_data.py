@@ -12,5 +12,5 @@ def estimate(asked: Asked) -> Estimate:
     if known is None:
         return Estimate(unknown=[f"download of {hub['repo']}: its size is not known before"])
     if known.download:
-        return Estimate([Figure("download", known.download, "bytes", "by the dataset's card")])
+        return Estimate([Figure("download", known.download, "bytes", "known of the dataset")])
     return Estimate([Figure("download", f"less than {known.stored / 2**30:.2g} GiB, its size unpacked")])

@@ -43,7 +43,7 @@ def estimate(asked: Asked) -> Estimate:
         frames = f"{frame.low:.0f} to {frame.high:.0f} a turn's frame"
         how = f"{each.low:.1f} to {each.high:.1f} bytes each; {frames}"
     else:
-        how = "by the dataset's card"
+        how = "known of the dataset"
     figures.append(Figure("tokens", tokens, note=how))
     if data["pack"]["strategy"] == "bfd":
         sequences = product(tokens.over(longest), inverse(FILL))

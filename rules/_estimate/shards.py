@@ -22,7 +22,7 @@ def estimate(asked: Asked) -> Estimate:
             )
         text = Range.exactly(known.stored).times(known.share)
         turns = known.turns.times(known.rows)
-        found = Text(Range.exactly(known.rows), text, turns, 0.99, known.download, "by the dataset's card")
+        found = Text(Range.exactly(known.rows), text, turns, 0.99, known.download, "known of the dataset")
         tokens = known.tokens
     limit = data["limit"]
     if limit is not None and limit < found.rows.high:
