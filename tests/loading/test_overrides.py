@@ -66,7 +66,7 @@ def test_it_is_as_if_the_value_stood_in_the_file(recipes: Space) -> None:
         ),
         (
             {"train.steps": 13},
-            "p/r.yaml with overrides: 'train': steps must not be 13",
+            "p/r.yaml with overrides: 'train.steps' must not be 13",
             "overridden here: train.steps",
         ),
         (
