@@ -1,4 +1,4 @@
-"""toolchains/Containerfile is built by hand (it fetches 0.45 GB); what can rot beside it is looked at here."""
+"""toolchains/Containerfile is built by hand, as it fetches 0.45 GB; here is looked at what can rot."""
 
 from __future__ import annotations
 
