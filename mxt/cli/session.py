@@ -219,7 +219,9 @@ class Session:
         sources = Sources(self.root, self.store)
         sources.prepare(graph.sources())
         folder = self.store.layout.root / "toolchains"
-        environments = Environments(self.root, folder, graph.toolchains, graph.platforms, {}, images=graph.images)
+        environments = Environments(
+            self.root, folder, graph.toolchains, graph.platforms, {}, images=graph.images
+        )
         return Runner(self.root, self.store, graph, sources, environments)
 
     def write_receipt(self, graph: ActionGraph, identity: str) -> ReceiptWriter:
