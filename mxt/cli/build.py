@@ -24,7 +24,7 @@ examples:
   mxt build //recipes:tiny_sft_lora.train    one stage and what it needs
   mxt build //...                        every target not tagged "manual"
   mxt build -n //...                     what would run, and under which keys
-  mxt build -n --estimate //recipes:x    what that would take: GPU memory, hours, money
+  mxt build -n --estimate //recipes:x    what it takes: memory, hours, money
   mxt build -k -j4 //data:all            after failures too, four at a time
   mxt build //x --events build.jsonl     for CI: one JSON object an event
   mxt build //recipes:x --watch          again whenever what it reads changes

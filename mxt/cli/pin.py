@@ -22,10 +22,10 @@ EXAMPLES = """
 examples:
   mxt pin recipes/x.yaml            write what its names mean now
   mxt pin //recipes:x //recipes:y   the same, by targets
-  mxt pin --check //...             is anything unpinned? asks nobody, writes nothing
+  mxt pin --check //...             is anything unpinned? asks nobody
   mxt pin --update //recipes:x      move what was pinned earlier, too
   mxt pin --update --check //...    what would move?
-  mxt pin --trust-code //recipes:x  write the digest of code that you have read, too
+  mxt pin --trust-code //recipes:x  also the digest of code you have read
 
 Only those values change, in place: comments and layout stay. Behind a value stands the name that it was
 looked up by ('# main on 2026-11-22'), unless a comment of your own does; --update looks that name up again.

@@ -20,7 +20,7 @@ examples:
   mxt toolchain check --lock FILE            without a workspace
   mxt toolchain lock //:cpu_py311            what a new lock would change
   mxt toolchain lock //:cpu_py311 --write    write it
-  mxt toolchain pin //:rocm_primus           which image does its tag stand for now?
+  mxt toolchain pin //:rocm_primus           which image is its tag now?
   mxt toolchain pin //:rocm_primus --write   write its digest into the MXTBUILD
   mxt toolchain pin //:mine --local          the same of an image built here
 
