@@ -142,6 +142,19 @@ contract ReceiverTest {
         equal(receiver.owed(odd, 0), said ? 0 : 7000, "owed");
     }
 
+    function test_a_revert_is_a_refusal_whatever_it_says() external {
+        AnsweringToken odd = new AnsweringToken();
+        odd.mint(address(receiver), 10_000);
+        odd.setReverts(true);
+        equal(receiver.sweep(odd), 0, "silence");
+        odd.set(abi.encode(true), true);
+        equal(receiver.sweep(odd), 0, "true");
+        equal(receiver.owed(odd, 0), 7000, "owed");
+        odd.setReverts(false);
+        equal(receiver.sweep(odd), 10_000, "paid");
+        _balances(odd, 7000, 2500, 500);
+    }
+
     function test_a_token_may_answer_nothing() external {
         AnsweringToken silent = new AnsweringToken();
         silent.mint(address(receiver), 10_000);

@@ -68,19 +68,26 @@ contract Token is IERC20 {
     }
 }
 
-/// Answers with whatever bytes it was told; pays if it was told to.
+/// Answers, or reverts, with whatever bytes it was told; pays if it was told to.
 contract AnsweringToken is Token {
     bytes public answer;
     bool public pays;
+    bool public reverts;
 
     function set(bytes calldata answer_, bool pays_) external {
         (answer, pays) = (answer_, pays_);
     }
 
+    function setReverts(bool to) external {
+        reverts = to;
+    }
+
     function transfer(address to, uint256 amount) external override returns (bool) {
         if (pays) _move(msg.sender, to, amount);
         bytes memory bytes_ = answer;
+        bool reverts_ = reverts;
         assembly {
+            if reverts_ { revert(add(bytes_, 32), mload(bytes_)) }
             return(add(bytes_, 32), mload(bytes_))
         }
     }
