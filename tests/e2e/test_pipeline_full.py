@@ -1,4 +1,4 @@
-"""The project's own tiny recipe from nothing to a receipt; and training in the other way."""
+"""The project's own tiny recipe from nothing to a receipt."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import json
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import Workspace
-from tests.e2e.pipeline import MICRO, RECIPE, edit, evidence, stages, tree_bytes
+from tests.e2e.pipeline import evidence
 
 pytestmark = pytest.mark.slow
 TINY = "//recipes:tiny_sft_lora"
@@ -104,40 +103,3 @@ def test_the_receipt_verifies_and_nothing_is_left_to_do(tiny: Workspace) -> None
     assert set(actions.values()) == {"cached"}
     again = tiny.run("build", TINY)
     assert f"up to date: {len(actions)} actions in" in again.out  # not one is even looked up
-
-
-def test_all_weights_are_trained_without_lora(micro: Workspace) -> None:
-    """The micro recipe without lora: what that changes of its actions and their results."""
-    lora = RECIPE[RECIPE.index("  lora:\n") : RECIPE.index("  lr: 3e-3\n")]
-    edit(micro, lora, "")
-    result = micro.build(MICRO)
-    assert stages(result) == {"probe", "train", "eval", "gate"}
-    reason = result.reason(f"{MICRO}.train")
-    assert reason["config.train.lora.r"] == ("4", "null")
-    assert reason["outputs.model.path"][1] == '"model"'
-
-    weights = {}
-    for stage in ("pretrain", "train"):
-        folder = micro.output(f"recipes/micro.{stage}") / "model"
-        weights[stage] = load(folder / "model.safetensors")
-        assert json.loads((folder / "config.json").read_text())["model_type"] == "qwen3"
-    assert weights["train"].keys() == weights["pretrain"].keys()
-    same = [name for name, data in weights["train"].items() if data == weights["pretrain"][name]]
-    assert same == []
-    others = {name for name in tree_bytes(micro.output("recipes/micro.train")) if "adapter" in name}
-    assert not others
-
-    assert micro.run("verify", MICRO).code == 0
-
-
-def load(path: Path) -> dict[str, bytes]:
-    """The tensors of a safetensors file, as bytes."""
-    data = path.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
-    begin = 8 + size
-    return {
-        name: data[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]]
-        for name, entry in header.items()
-        if name != "__metadata__"
-    }
