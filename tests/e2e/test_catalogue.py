@@ -223,13 +223,15 @@ def test_effects_are_run_by_name_and_say_that_they_are_not_there(
     )
 
 
-def test_effects_are_in_no_pattern(shipped: Workspace) -> None:
+def test_effects_and_long_runs_are_in_no_pattern(shipped: Workspace) -> None:
     listed = shipped.run("query", "//recipes:*").out
     effects = {f"//recipes:qwen3_8b_sft_lora.{e}" for e in ("serve", "publish", "anchor")}
     assert effects <= set(listed.split())
     manual = shipped.run("query", 'attr(tags, "manual", //recipes:*)').out
-    assert set(manual.split()) == effects
-    assert not any(e in shipped.run("build", "-n", "//...").out for e in effects)
+    assert effects <= set(manual.split())
+    # nor the recipes that take hours on a GPU: they are built by name
+    built = set(re.findall(r"//recipes:(\w+)", shipped.run("build", "-n", "//...").out))
+    assert built == {"tiny_sft_lora", "tiny_sft_full", "tiny_cpt", "tiny_moe_lora"}
 
 
 def test_other_commands_have_something_to_say(shipped: Workspace) -> None:
