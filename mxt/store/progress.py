@@ -114,7 +114,7 @@ def _verified(path: Path, number: int) -> Checkpoint | None:
 
 
 def _has_blake3() -> bool:
-    """A container image's own Python mostly has none; manifests written there say that they are of SHA-256."""
+    """A container image's own Python mostly has none; manifests written there say that they are SHA-256."""
     from importlib.util import find_spec
 
     return find_spec("blake3") is not None

@@ -43,8 +43,8 @@ class Dataset(NamedTuple):
 
 
 # By repository and the beginning of the files' names. UltraChat's and UltraFeedback's figures were read from
-# their cards on the Hub in November 2026; those of the others are the ones commonly cited for them. What part of
-# the stored bytes is tokenized is reckoned from their columns.
+# their cards on the Hub in November 2026; the others are those commonly cited. What part of the bytes is
+# tokenized is reckoned from their columns.
 DATASETS: dict[tuple[str, str], Dataset] = {
     # prompt repeats the first message, prompt_id is a hash
     ("HuggingFaceH4/ultrachat_200k", "data/train_sft"): Dataset(
