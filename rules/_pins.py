@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mxt.errors import did_you_mean
 from mxt.pins import Answer, Loose
 from mxt.rule import StageError
+from rules._pieces import COMPRESSED, OTHER
 from rules._revisions import UNPINNED, is_commit, is_pattern, matching
 
 BRANCH = "main"  # what 'unpinned' means
@@ -184,6 +185,7 @@ class _Hub:
         there = [s.rfilename for s in info.siblings or ()]
         plain = {f for f in question.files if not is_pattern(f)}
         chosen: dict[str, None] = {}
+        left_out: dict[str, None] = {}
         for file in question.files:
             if file in plain:
                 if file not in there:
@@ -200,11 +202,28 @@ class _Hub:
                     f"dataset '{question.repo}' has no file like '{file}' at {question.name}",
                     hint=f"it has {some[:300]}" if some else "it has neither Parquet nor JSONL files",
                 )
-            chosen.update(dict.fromkeys(found))
+            read = [n for n in found if _holds_rows(n)]
+            if not read:
+                raise StageError(
+                    f"of dataset '{question.repo}', '{file}' means {_some(found)} at {question.name}, "
+                    "which is not read",
+                    hint="Parquet and JSONL are; of most datasets the Hub keeps Parquet at the revision "
+                    "refs/convert/parquet",
+                )
+            chosen.update(dict.fromkeys(read))
+            left_out.update(dict.fromkeys(n for n in found if n not in read))
+        for name in chosen:
+            if name not in plain and is_pattern(name):
+                raise StageError(
+                    f"dataset '{question.repo}' has the file '{name}' at {question.name}, whose name would "
+                    "be taken for a pattern again",
+                    hint="such a file cannot be named: write patterns that leave it out",
+                )
         patterned = len(plain) < len(question.files)
         simple = not any(" " in f for f in question.files)
         note = f"from {' '.join(question.files)}" if patterned and simple else ""
-        return Answer(tuple(chosen), note, about=f"of {question.repo}")
+        without = f", without {_some([*left_out])}: not read" if left_out else ""
+        return Answer(tuple(chosen), note, about=f"of {question.repo}{without}")
 
     def _code(self, question: Code) -> Answer:
         import tempfile
@@ -245,6 +264,16 @@ class _Hub:
         return Answer(
             digest_of(digests), f"{plural(len(digests), 'file')}, trusted on {self._today}", "", lines
         )
+
+
+def _holds_rows(name: str) -> bool:
+    """Whether a file that a pattern matched can be one that it was meant for."""
+    ending = PurePosixPath(name).suffix.lower()
+    return not (ending in COMPRESSED or ending in OTHER or PurePosixPath(name).name.startswith("."))
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _folder_code(folder: Path) -> Answer:

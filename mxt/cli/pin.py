@@ -28,7 +28,8 @@ examples:
   mxt pin --trust-code //recipes:x  also the digest of code you have read
 
 Only those values change, in place: comments and layout stay. Behind a value stands the name that it was
-looked up by ('# main on 2026-11-22'), unless a comment of your own does; --update looks that name up again.
+looked up by ('# pinned: main on 2026-11-22'), unless a comment of your own does: that one is never touched.
+--update looks the name up again.
 
 All or nothing: where one look-up fails, nothing is written, unless --keep-going. --check exits with 1 where
 something is unpinned, and so does 'mxt pin' where something stays so.
@@ -147,7 +148,7 @@ def _look_up(recipes: Sequence[Recipe], *, moving: bool) -> tuple[list[_Change],
             if loose.question is None:
                 field = ".".join(loose.path)
                 where = recipe.place(loose.path)
-                print(f"{where}: {field} stays: no '# NAME on DATE' behind it says what it was")
+                print(f"{where}: {field} stays: no '# pinned: NAME on DATE' behind it says what it was")
                 continue
             key = module.__name__, loose.question
             if key not in known:

@@ -12,8 +12,11 @@ from mxt.errors import LoadError
 from mxt.loading.recipe_yaml import YamlPath, parse_yaml
 
 WIDTH = 100  # a list that would make a line longer is written an item a line
-# a comment that mxt wrote, or that stood for what it would write
-OWN_NOTE = re.compile(r"(?:from )?\S.* on \d{4}-\d\d-\d\d|from \S.*|.*`mxt pin`.*")
+# begins a comment that mxt writes: one without it is somebody's own, whatever it says
+MARK = "pinned: "
+# exactly what mxt writes behind the mark, and the one comment that stands where a note will be
+_OWN = re.compile(r"pinned: (?:(?:\S+|\d+ files?, trusted) on \d{4}-\d\d-\d\d|from (?=.*[*?\[])\S.*)")
+PLACEHOLDER = "`mxt pin` writes the commit"
 _CLOSING = re.compile(r"[ \t]*[\]}]+")
 _PLAIN = re.compile(r"[A-Za-z0-9_./][\w./+*?-]*(?:[ ][\w./+*?-]+)*", re.ASCII)
 
@@ -62,11 +65,14 @@ class RecipeEdit:
         return int(mark.line) + 1
 
     def note(self, path: YamlPath) -> str:
-        """The comment behind a value, without its '#'; of a list an item a line, that behind its key."""
+        """The note that set() wrote behind a value; of a list an item a line, that behind its key.
+
+        "" where there is none, or somebody's own comment.
+        """
         if path not in self._nodes:
             return ""
-        comment = self._behind(self._note_place(path)).strip()
-        return comment[1:].strip() if comment.startswith("#") else ""
+        comment = _said(self._behind(self._note_place(path)))
+        return comment.removeprefix(MARK) if _OWN.fullmatch(comment) else ""
 
     def _note_place(self, path: YamlPath) -> int:
         node = self._nodes[path]
@@ -95,8 +101,8 @@ class RecipeEdit:
     def set(self, path: tuple[str, ...], value: str | Sequence[str], note: str = "") -> None:
         """Replace a text or a list of texts, or add the key where its section has it not.
 
-        note: a comment to stand behind it, unless somebody else's is there. Raises LoadError where it cannot
-        be written without changing more than it.
+        note: to stand behind it as a comment after MARK, unless somebody else's is there. Raises LoadError
+        where it cannot be written without changing more than it.
         """
         self._want(path, value)
         node = self._nodes.get(path)
@@ -153,9 +159,8 @@ class RecipeEdit:
             return  # nothing to say, or more of a {...} stands here
         if any(start == place < stop or start == stop == place for start, stop, _ in self._changes):
             return  # another value of this line has a note already
-        old = there.strip()[1:].strip()
-        if not old or OWN_NOTE.fullmatch(old):
-            self._change(place, place + len(there), f" # {note}")
+        if _is_own(_said(there)):
+            self._change(place, place + len(there), f" # {MARK}{note}")
 
     def _flow_list(self, path: tuple[str, ...], node: Any, value: Sequence[str], note: str) -> None:
         start, stop = node.start_mark.index, node.end_mark.index
@@ -170,8 +175,8 @@ class RecipeEdit:
             self._comment(path, note)
             return
         # too long for its line: an item a line, below the key, where the comment then stands
-        if note and (not rest or OWN_NOTE.fullmatch(rest[1:].strip())):
-            rest = f"# {note}"
+        if note and _is_own(_said(rest)):
+            rest = f"# {MARK}{note}"
         dash = " " * (self._keys[path].start_mark.column + 2) + "- "
         items = "".join(f"\n{dash}{_scalar(v)}" for v in value)
         self._change(self._colon(path), self._line_end(stop), f"{' ' if rest else ''}{rest}{items}")
@@ -216,7 +221,7 @@ class RecipeEdit:
             self._change(first, first, f", {text}" if section.value else text)
             self._comment_at(self._note_place(path[:-1]), note)
             return
-        line = f"{' ' * section.start_mark.column}{text}{f' # {note}' if note else ''}"
+        line = f"{' ' * section.start_mark.column}{text}{f' # {MARK}{note}' if note else ''}"
         key, first = section.value[0]
         if first.id == "scalar" and first.style not in ("|", ">"):
             place = self._line_end(first.end_mark.index)
@@ -240,3 +245,14 @@ def _scalar(value: str, style: str | None = None, *, in_list: bool = False) -> s
     import json
 
     return json.dumps(value, ensure_ascii=False)
+
+
+def _said(comment: str) -> str:
+    """What a comment says, without its '#'; "" for anything else."""
+    text = comment.strip()
+    return text[1:].strip() if text.startswith("#") else ""
+
+
+def _is_own(comment: str) -> bool:
+    """Whether a comment may be replaced: there is none, or mxt wrote it, or it stands for a note."""
+    return comment in ("", PLACEHOLDER) or _OWN.fullmatch(comment) is not None

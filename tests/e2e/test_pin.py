@@ -49,8 +49,8 @@ model:
 data:
   hub:
     repo:    acme/rows
-    revision: "{OLDER}" # v1 on {TODAY}
-    files: # from data/train-*.parquet extra.jsonl
+    revision: "{OLDER}" # pinned: v1 on {TODAY}
+    files: # pinned: from data/train-*.parquet extra.jsonl
       - data/train-00000-of-00003-with-a-long-name.parquet
       - data/train-00001-of-00003-with-a-long-name.parquet
       - data/train-00002-of-00003-with-a-long-name.parquet
@@ -59,7 +59,7 @@ data:
   dedupe:
     semdedup:   # rows of the same meaning
       threshold: 0.9
-      revision: {COMMIT} # main on {TODAY}
+      revision: {COMMIT} # pinned: main on {TODAY}
 
   pack: {{max_length: 64}}
 
@@ -166,6 +166,36 @@ def test_check_asks_nobody_and_names_each_value(pin: Pinning) -> None:
     assert path.read_text() == RECIPE
 
 
+COMMENTS = (
+    "from Ann: this is the release, do not move",
+    "reviewed by Ann on 2026-01-02",
+    "reviewed on 2026-01-02",
+    "ask Bob before running `mxt pin` here!",
+    "pinned: by Ann on 2026-01-02",
+)
+
+
+def test_a_comment_of_somebodys_own_stays_whatever_it_says(pin: Pinning) -> None:
+    paths = [pin.add(f"r{i}", model(revision=f"unpinned # {said}")) for i, said in enumerate(COMMENTS)]
+    pin("//recipes:all")
+    assert [p.read_text() for p in paths] == [model(revision=f"{COMMIT} # {said}") for said in COMMENTS]
+    pin.hub.asked.clear()
+    stays = pin("--update", "//recipes:all").out
+    assert stays.count("model.hub.revision stays: no '# pinned: NAME on DATE' behind it") == len(COMMENTS)
+    assert pin.hub.asked == []
+
+
+def test_files_that_are_not_read_are_left_out_of_a_pattern_and_said(pin: Pinning) -> None:
+    files = pin.hub.repos[("dataset", "acme/rows")]
+    files.update({f"odd/{name}": b"" for name in ("a.jsonl", "b.csv", "c.jsonl.gz", ".lock", "d")})
+    data = "data:\n  hub:\n    repo: acme/rows\n    files: [odd/*]\n  pack: {max_length: 64}\n"
+    path = pin.add("a", model() + data)
+    done = pin("recipes/a.yaml")
+    assert "of acme/rows, without odd/.lock, odd/b.csv, odd/c.jsonl.gz: not read\n" in done.out
+    assert "    files: [odd/a.jsonl, odd/d] # pinned: from odd/*\n" in path.read_text()
+    assert pin("--check", "//recipes:a").out == "1 recipe: everything is pinned\n"
+
+
 def test_a_windows_file_stays_one(pin: Pinning) -> None:
     text = "\ufeff" + RECIPE.replace("\n", "\r\n")
     path = pin.add("a", text)
@@ -178,7 +208,7 @@ def test_two_recipes_of_one_repository_ask_once(pin: Pinning) -> None:
     done = pin("//recipes:all")
     assert done.out.endswith("3 values in 3 recipes pinned\n")
     assert len(pin.hub.asked) == 1
-    assert {p.read_text() for p in paths} == {model(revision=f"{COMMIT} # main on {TODAY}")}
+    assert {p.read_text() for p in paths} == {model(revision=f"{COMMIT} # pinned: main on {TODAY}")}
 
 
 def test_targets_of_stages_and_labels_of_files_mean_their_recipe(pin: Pinning) -> None:
@@ -193,7 +223,7 @@ def test_update_moves_what_has_the_name_behind_it(pin: Pinning) -> None:
     path = pin.add("a", RECIPE)
     pin("recipes/a.yaml")
     stay = "".join(
-        f"recipes/a.yaml:{place} stays: no '# NAME on DATE' behind it says what it was\n"
+        f"recipes/a.yaml:{place} stays: no '# pinned: NAME on DATE' behind it says what it was\n"
         for place in ("3: model.hub.revision", "25: eval.revisions.cais/mmlu")
     )
     assert pin("--update", "recipes/a.yaml").out == f"{stay}1 recipe: nothing has moved\n"
@@ -228,11 +258,11 @@ def test_code_is_shown_and_trusted_only_when_asked(pin: Pinning) -> None:
         "1 value in 1 recipe pinned\n"
         "left as they are, until somebody has read the code: model.trust_remote_code\n"
     )
-    pinned = model("acme/own", f"{COMMIT} # main on {TODAY}")
+    pinned = model("acme/own", f"{COMMIT} # pinned: main on {TODAY}")
     assert path.read_text() == f"{pinned}  trust_remote_code: unpinned\n"
     done = pin("--trust-code", "//recipes:a")
     assert done.out.startswith(shown.rpartition("  read it")[0].replace("would allow", "allows"))
-    comment = f"# 2 files, trusted on {TODAY}"
+    comment = f"# pinned: 2 files, trusted on {TODAY}"
     assert path.read_text() == f"{pinned}  trust_remote_code: {b3(listed.encode())} {comment}\n"
 
     new = "2" * 40
@@ -264,7 +294,7 @@ def test_code_of_a_folder_in_the_package_is_trusted_likewise(pin: Pinning) -> No
     path = pin.add("a", "model:\n  path: m\n  trust_remote_code: unpinned\n")
     pin("--trust-code", "//recipes:a")
     listed = "".join(f"{b3(data)}  {name}\n" for name, data in CODE.items())
-    assert f"trust_remote_code: {b3(listed.encode())} # 2 files" in path.read_text()
+    assert f"trust_remote_code: {b3(listed.encode())} # pinned: 2 files" in path.read_text()
     assert pin.hub.asked == []
 
 
@@ -273,6 +303,7 @@ HAS += (
     "data/train-00001-of-00003-with-a-long-name.parquet, data/train-00002-of-00003-with-a-long-name.parquet, "
 )
 HAS += "data/test-0.parquet, data/deeper/train-9.parquet, extra.jsonl"
+ODD = "dataset 'acme/rows' has the file 'odd/[x].jsonl' at v1, whose name would be taken for a pattern again"
 GATED = "recipes/a.yaml:4: access to model 'acme/gated' is gated"
 NO_CODE = "model 'acme/tiny' comes with no code of its own"
 UNREAD = "nothing in recipes/MXTBUILD reads 'recipes/loose.yaml' as a recipe"
@@ -312,6 +343,14 @@ def test_all_or_nothing(pin: Pinning) -> None:
             "recipes/a.yaml:9: dataset 'acme/rows' has no file 'exra.jsonl' at v1, did you mean 'extra.jsonl'?",
         ),
         (
+            RECIPE.replace("data/train-*.parquet", "odd/*.jsonl"),
+            f"recipes/a.yaml:9: {ODD}\n  hint: such a file cannot be named: write patterns that leave it out",
+        ),
+        (
+            RECIPE.replace("data/train-*.parquet", "READ*.md"),
+            "recipes/a.yaml:9: of dataset 'acme/rows', 'READ*.md' means README.md at v1, which is not read\n",
+        ),
+        (
             model("acme/gated"),
             f"{GATED}\n  hint: accept its terms at {{hub}}, then set HF_TOKEN",
         ),
@@ -328,9 +367,11 @@ def test_all_or_nothing(pin: Pinning) -> None:
 def test_what_the_hub_does_not_have_is_said_at_the_value(pin: Pinning, text: str, said: str) -> None:
     pin.hub.repos[("model", "acme/gated")] = dict(MODEL)
     pin.hub.gated.add("acme/gated")
+    if "odd/" in text:
+        pin.hub.repos[("dataset", "acme/rows")]["odd/[x].jsonl"] = b""
     path = pin.add("a", text)
     done = pin("recipes/a.yaml", code=1)
-    assert "error: " + said.format(hub=pin.hub.endpoint) + "\n" in done.err
+    assert f"error: {said.format(hub=pin.hub.endpoint)}".rstrip("\n") + "\n" in done.err
     assert path.read_text() == text
 
 
@@ -407,7 +448,7 @@ def test_a_recipe_that_a_macro_changes_is_pinned_by_its_file(pin: Pinning) -> No
     pin.ws.write("recipes/MXTBUILD", 'load("sweep.mxt", "sweep")\nsweep()\n')
     assert pin("--check", "//recipes:s1.fetch_model", code=1).out.startswith("recipes/a.yaml:4: ")
     pin("//recipes:s1")
-    assert path.read_text() == model(revision=f"{COMMIT} # main on {TODAY}")
+    assert path.read_text() == model(revision=f"{COMMIT} # pinned: main on {TODAY}")
     path.write_text(model())
     sweep = pin.ws.root / "recipes/sweep.mxt"
     sweep.write_text(sweep.read_text().replace('"meta.seed": seed', '"model.hub.revision": "v%d" % seed'))
@@ -453,6 +494,9 @@ def test_after_pinning_the_build_reads_exactly_those_files(pin: Pinning) -> None
     path = pin.add("a", model() + data)
     assert "//recipes:a.shards[0001]" not in pin.ws.run("build", "-n", "//recipes:a.shards").out
     pin("//recipes:a")
-    assert f"    revision: {COMMIT} # main on {TODAY}\n    files: [plain/part-0.jsonl, " in path.read_text()
+    assert (
+        f"    revision: {COMMIT} # pinned: main on {TODAY}\n    files: [plain/part-0.jsonl, "
+        in path.read_text()
+    )
     built = pin.ws.build("//recipes:a.shards", env={"HF_ENDPOINT": pin.hub.endpoint})
     assert built.executed == {"//recipes:a.fetch_data", *(f"//recipes:a.shards[000{i}]" for i in range(3))}

@@ -21,47 +21,50 @@ def changed(text: str, path: tuple[str, ...], value: str | tuple[str, ...], note
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("a: old\n", "a: new # n\n"),
-        ("a: old", "a: new # n"),
-        ("a:   old  \nb: 1\n", "a:   new # n\nb: 1\n"),
+        ("a: old\n", "a: new # pinned: n\n"),
+        ("a: old", "a: new # pinned: n"),
+        ("a:   old  \nb: 1\n", "a:   new # pinned: n\nb: 1\n"),
         ("a: 'old' # mine\n", "a: 'new' # mine\n"),
-        ('a: "old" # main on 2020-01-01\n', 'a: "new" # n\n'),
-        ("a: old  # `mxt pin` writes it\n", "a: new # n\n"),
+        ('a: "old" # pinned: main on 2020-01-01\n', 'a: "new" # pinned: n\n'),
+        ("a: old  # `mxt pin` writes the commit\n", "a: new # pinned: n\n"),
+        ("a: old # ask Bob before `mxt pin`\n", "a: new # ask Bob before `mxt pin`\n"),
+        ("a: old # from Ann on 2020-01-01\n", "a: new # from Ann on 2020-01-01\n"),
         ("{b: 1, a: old, c: [1, 2]}\n", "{b: 1, a: new, c: [1, 2]}\n"),
         ("{b: 1, a: old} # mine\n", "{b: 1, a: new} # mine\n"),
-        ("a:\n  old\n", "a:\n  new # n\n"),
-        ("b: 1\n", "b: 1\na: new # n\n"),
-        ("b: 1 # one\nc: 2\n", "b: 1 # one\na: new # n\nc: 2\n"),
-        ("b: [x]\nc: 2\n", "a: new # n\nb: [x]\nc: 2\n"),
-        ("# top\nb:\n  c: 1\n", "# top\na: new # n\nb:\n  c: 1\n"),
-        ("{b: 1}\n", "{b: 1, a: new} # n\n"),
+        ("a:\n  old\n", "a:\n  new # pinned: n\n"),
+        ("b: 1\n", "b: 1\na: new # pinned: n\n"),
+        ("b: 1 # one\nc: 2\n", "b: 1 # one\na: new # pinned: n\nc: 2\n"),
+        ("b: [x]\nc: 2\n", "a: new # pinned: n\nb: [x]\nc: 2\n"),
+        ("# top\nb:\n  c: 1\n", "# top\na: new # pinned: n\nb:\n  c: 1\n"),
+        ("{b: 1}\n", "{b: 1, a: new} # pinned: n\n"),
         ("{b: [1], c: 2} # mine\n", "{b: [1], a: new, c: 2} # mine\n"),
-        ("{}\n", "{a: new} # n\n"),
-        ("{b: 1, a: old}\n", "{b: 1, a: new} # n\n"),
-        ("{b: 1, a: old }  # main on 2020-01-01\n", "{b: 1, a: new } # n\n"),
+        ("{}\n", "{a: new} # pinned: n\n"),
+        ("{b: 1, a: old}\n", "{b: 1, a: new} # pinned: n\n"),
+        ("{b: 1, a: old }  # pinned: main on 2020-01-01\n", "{b: 1, a: new } # pinned: n\n"),
     ],
 )
 def test_a_text(text: str, wanted: str) -> None:
     assert changed(text, ("a",), "new") == wanted
 
 
+PIN = "# pinned: n"
 LONG = ("x" * 60, "y" * 60)
 
 
 @pytest.mark.parametrize(
     ("text", "value", "wanted"),
     [
-        ("s:\n  a: [old]\n", ("x", "y z"), "s:\n  a: [x, y z] # n\n"),
+        ("s:\n  a: [old]\n", ("x", "y z"), "s:\n  a: [x, y z] # pinned: n\n"),
         ("s:\n  a: [ old ] # mine\n", ("x",), "s:\n  a: [x] # mine\n"),
         ("s: {a: [old], b: 1}\n", LONG, f"s: {{a: [{LONG[0]}, {LONG[1]}], b: 1}}\n"),
-        ("s:\n  a: [old]\n  b: 1\n", LONG, f"s:\n  a: # n\n    - {LONG[0]}\n    - {LONG[1]}\n  b: 1\n"),
+        ("s:\n  a: [old]\n  b: 1\n", LONG, f"s:\n  a: {PIN}\n    - {LONG[0]}\n    - {LONG[1]}\n  b: 1\n"),
         ("s:\n  a: [old] # mine\n", LONG, f"s:\n  a: # mine\n    - {LONG[0]}\n    - {LONG[1]}\n"),
-        ("s:\n  a: [\n    one,\n    two,\n  ]\n", ("x",), "s:\n  a: [x] # n\n"),
-        ("s:\n  a:\n  - old\n  b: 1\n", ("x", "y"), "s:\n  a: # n\n  - x\n  - y\n  b: 1\n"),
+        ("s:\n  a: [\n    one,\n    two,\n  ]\n", ("x",), "s:\n  a: [x] # pinned: n\n"),
+        ("s:\n  a:\n  - old\n  b: 1\n", ("x", "y"), "s:\n  a: # pinned: n\n  - x\n  - y\n  b: 1\n"),
         ("s:\n  a: # mine\n  - k # kept\n  - old\n", ("k", "x"), "s:\n  a: # mine\n  - k # kept\n  - x\n"),
-        ("s:\n  a:\n  - k\n  - l\n", (*"xkylz",), "s:\n  a: # n\n  - x\n  - k\n  - y\n  - l\n  - z\n"),
-        ("s:\n  a:\n    - k\n    - old\n    - l\n", ("k", "l"), "s:\n  a: # n\n    - k\n    - l\n"),
-        ("s:\n  a:\n    - k\n    - old", ("k",), "s:\n  a: # n\n    - k\n"),
+        ("s:\n  a:\n  - k\n  - l\n", (*"xkylz",), f"s:\n  a: {PIN}\n  - x\n  - k\n  - y\n  - l\n  - z\n"),
+        ("s:\n  a:\n    - k\n    - old\n    - l\n", ("k", "l"), "s:\n  a: # pinned: n\n    - k\n    - l\n"),
+        ("s:\n  a:\n    - k\n    - old", ("k",), "s:\n  a: # pinned: n\n    - k\n"),
     ],
 )  # fmt: skip
 def test_a_list(text: str, value: tuple[str, ...], wanted: str) -> None:
@@ -99,9 +102,10 @@ def test_what_cannot_be_changed_alone_is_refused_with_what_to_write(
 
 def test_notes_are_read_where_they_are_written() -> None:
     edit = RecipeEdit(
-        b"a: x # main on 2026-01-01\nb: # from *\n  - x # no\nc: [x] #  y \nd: '#x'\n", "r.yaml"
+        b"a: x # pinned: main on 2026-01-01\nb: # pinned: from *\n  - x # no\nc: [x] #  y \nd: '#x'\n",
+        "r.yaml",
     )
-    assert [edit.note((k,)) for k in "abcdz"] == ["main on 2026-01-01", "from *", "y", "", ""]
+    assert [edit.note((k,)) for k in "abcdz"] == ["main on 2026-01-01", "from *", "", "", ""]
 
 
 def test_many_changes_at_once_leave_the_rest(tmp_path: object) -> None:
@@ -120,7 +124,7 @@ def test_many_changes_at_once_leave_the_rest(tmp_path: object) -> None:
                 values[key] = f"new{number}"
                 wanted += [
                     *before,
-                    f"{key}:{gap}{quote}new{number}{quote}{behind if behind.strip() else ' # n'}",
+                    f"{key}:{gap}{quote}new{number}{quote}{behind if behind.strip() else ' # pinned: n'}",
                 ]
             else:
                 wanted += [*before, lines[-1]]
