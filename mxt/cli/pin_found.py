@@ -26,7 +26,7 @@ SUFFIXES = (".yaml", ".yml")
 @dataclass(frozen=True)
 class Recipe:
     """shown: its path in the workspace. path: where it lies, links followed. data: its bytes when read.
-    folder: its package's.
+    folder: that of the package that reads it, which its paths are relative to.
 
     values: validated, with all defaults. overridden: fields that every target made from it takes from its
     macro. module: its schema's.
@@ -189,5 +189,6 @@ def _read(session: Session, label: str, schema: str) -> Recipe:
     read = [c for c in session.loader.configs() if (c.label, c.schema) == (label, schema)]
     values = min(read, key=lambda c: len(c.overrides)).values
     overridden = frozenset.intersection(*(frozenset(c.overrides) for c in read))
-    folder = session.root / Label.parse(label).package
+    own = Label.parse(label).package
+    folder = session.root / (own if own in {c.package for c in read} else read[0].package)
     return Recipe(shown, path, data, folder, values, overridden, module)

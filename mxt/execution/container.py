@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -40,7 +41,7 @@ _LOG = f"{SHARED_ROOT}/evidence/log.txt"
 _ADDED = ("MXT_ACTION", "container", "HOSTNAME", "TERM", "SHLVL", "OLDPWD")
 # the container's first process stays: with it all others end. It writes to the log itself, so that the lines
 # of its two streams keep their order, and the engine's own words stay apart from them.
-_SHELL = f'unset {" ".join(_ADDED)}; umask 022; exec >> {_LOG} 2>&1; bash -euo pipefail -c "$1"; exit $?'
+_SHELL = f'umask 022; exec >> {_LOG} 2>&1; bash -euo pipefail -c "$1"; exit $?'
 
 
 def prepare_container(
@@ -75,9 +76,16 @@ def prepare_container(
             mounts.append(_bind(host, f"{SHARED_ROOT}/{name}", writable=True))
     inside = {name: f"{SHARED_ROOT}/{name}" if host else "" for name, host in shared}
 
+    environment = environment_of(action, PRIVATE_TMP)
+    if "PATH" not in action.environment:
+        del environment["PATH"]  # the image's
+    unset = [name for name in _ADDED if name not in environment]
     fifo = None
     if code is None:
-        argv = ["bash", "-c", _SHELL, "mxt", str(action.params["cmd"])]
+        # this shell has counted itself
+        level = environment.get("SHLVL")
+        before = f"unset {' '.join(unset)}; " + (f"SHLVL={shlex.quote(level)}; " if level is not None else "")
+        argv = ["bash", "-c", before + _SHELL, "mxt", str(action.params["cmd"])]
     else:
         fifo = root / "report"
         os.mkfifo(fifo, 0o600)
@@ -91,16 +99,13 @@ def prepare_container(
             folders.make("mxt/code/own/rules")
             mounts.append(_bind(Path(code.own_rules), own, writable=False))
         task = root / "task.json"
-        contained = {"log": _LOG, "report": _REPORT, "unset": list(_ADDED)}
+        contained = {"log": _LOG, "report": _REPORT, "unset": unset}
         write_task(task, action, EXEC_ROOT, inside, [CODE_ROOT], platform, own, container=contained)
         mounts.append(
             _mount_file(root, "mxt/exec/.task.json", task, f"{EXEC_ROOT}/.task.json", writable=False)
         )
         argv = ["python3", "-s", f"{CODE_ROOT}/mxt/execution/inside.py", f"{EXEC_ROOT}/.task.json"]
 
-    environment = environment_of(action, PRIVATE_TMP)
-    environment.pop("PATH", None)  # the image's
-    environment |= action.environment
     spec = _spec(container, action, platform, mounts, environment, root, store, argv)
     (root / "container.json").write_text(json.dumps(spec), encoding="utf-8")
     keeper = [
@@ -265,7 +270,8 @@ def _bind(host: Path, inside: str, *, writable: bool) -> str:
 
 def _environment_options(environment: Mapping[str, str], file: Path) -> list[str]:
     """By a file that only the user reads, as every process sees another's command line."""
-    lines = {name: value for name, value in environment.items() if "\n" not in value}
+    # a line ends at a line break, and what is read of it has lost a carriage return before that
+    lines = {n: v for n, v in environment.items() if "\n" not in v and "\r" not in v}
     file.touch(0o600)
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()), encoding="utf-8")
     options = ["--env-file", str(file)]

@@ -1,14 +1,13 @@
 """The container engine of this machine, podman or docker, and the images that it has.
 
 MXT_CONTAINER chooses one: "podman", "docker" or a path. MXT_CONTAINER_ARGS adds options before the engine's
-verb, such as "--runtime runc"; what follows a "--" in it is added to `run`.
+verb, such as "--runtime runc"; what follows a "--" in it is added to `run` (see engine_options.py).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 from mxt.action.image import MACHINES, Image
 from mxt.errors import ToolchainError
+from mxt.execution.engine_options import engine_options
 
 _SECONDS = 60
 _INSTALL = "install podman (apt-get install podman), or docker; 'mxt doctor' tries them"
@@ -89,11 +89,9 @@ def _try(name: str) -> Tried:
     # some systems install podman under docker's name
     kind = "podman" if "podman" in said.stdout.lower() else "docker"
     try:
-        words = shlex.split(os.environ.get("MXT_CONTAINER_ARGS", ""))
+        options, run_options = engine_options(os.environ.get("MXT_CONTAINER_ARGS", ""))
     except ValueError as error:
-        return Tried(name, None, f"MXT_CONTAINER_ARGS cannot be read: {error}")
-    cut = words.index("--") if "--" in words else len(words)
-    options, run_options = tuple(words[:cut]), tuple(words[cut + 1 :])
+        return Tried(name, None, str(error))
     # podman's own `info` takes half a second
     probe = ["ps", "--quiet"] if kind == "podman" else ["info", "--format", "{{json .SecurityOptions}}"]
     facts = ask([path, *options, *probe])

@@ -22,6 +22,7 @@ from mxt.execution.runner import Runner
 from mxt.graph.graph import ActionGraph
 
 _SHOWN = 3
+_ALSO = "also: "
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Obstacle:
     """A lack that matters. actions: those that run for all that is known, or else perhaps.
 
     certain: their keys have no result, or they were never built here. An action whose inputs are still
-    to be made may turn out to have a result: it is stopped when its turn comes.
+    to be made may turn out to have a result: it is stopped when its turn comes. Not so where it is refused
+    on every machine: that its inputs come out as they did is no reason to spend hours on them.
     """
 
     kind: str
@@ -74,8 +76,11 @@ def obstacles(root: Path, graph: ActionGraph, runner: Runner) -> list[Obstacle]:
     lacks += image_lacks(graph, [i for i in contained if plan[i] in ("run", "later")])
     found = []
     for lack in lacks:
-        runs = [i for i in lack.actions if plan[i] == "run" or (plan[i] == "later" and not runner.history(i))]
-        perhaps = [i for i in lack.actions if plan[i] == "later"]
+        perhaps = [i for i in lack.actions if plan[i] in ("run", "later")]
+        if lack.kind == "refused":
+            runs = perhaps
+        else:
+            runs = [i for i in perhaps if plan[i] == "run" or not runner.history(i)]
         stopped = runs or perhaps
         if stopped:
             found.append(Obstacle(lack.kind, _located(lack.error, stopped), tuple(stopped), bool(runs)))
@@ -157,7 +162,8 @@ def gpu_error(wanted: int, there: int) -> PlatformError:
 
 def one_line(obstacle: Obstacle) -> str:
     """For a warning: which actions, and what they lack."""
-    facts = "; ".join(line.strip() for line in obstacle.error.excerpt.split("\n")[:1] if line.strip())
+    lines = [line.strip() for line in obstacle.error.excerpt.splitlines()]
+    facts = next((line for line in lines if line and not line.startswith(_ALSO)), "")
     what = f"{obstacle.error.message} ({facts})" if facts else obstacle.error.message
     may = "" if obstacle.certain else " may have to run:"
     return f"{_listed(obstacle.actions)}:{may} {what}"
@@ -189,7 +195,7 @@ def _located(error: MxtError, actions: Sequence[ActionId]) -> MxtError:
     if not error.where:
         error.where = str(actions[0])
         if len(actions) > 1:
-            more = f"    also: {_listed(actions[1:])}"
+            more = f"    {_ALSO}{_listed(actions[1:])}"
             error.excerpt = f"{error.excerpt}\n{more}" if error.excerpt else more
     else:
         error.hint = f"{error.hint}\n  in: {_listed(actions)}" if error.hint else f"in {_listed(actions)}"

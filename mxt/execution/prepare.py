@@ -106,7 +106,10 @@ def prepare(
         path = f"{place}/{output.path}"
         folders.make(path if output.kind == "dir" else path.rpartition("/")[0])
     base = EXEC_ROOT if bwrap else str(outputs)
-    env = environment_of(action, PRIVATE_TMP if bwrap else str(root / "tmp"))
+    tmp = PRIVATE_TMP if bwrap else str(root / "tmp")
+    # the sandbox gives keyed variables to the action alone: bubblewrap itself runs on the host, and would
+    # load what LD_PRELOAD or LD_LIBRARY_PATH names there
+    env = surroundings_of(action, tmp) if bwrap else environment_of(action, tmp)
     shared = [("evidence", evidence), ("progress", progress), ("accelerants", accelerants)]
     # beside the execution root: a package may be called "evidence", and its sources lie at their own paths
     inside = {n: (f"{SHARED_ROOT}/{n}" if bwrap else str(p)) if p else "" for n, p in shared}
@@ -170,6 +173,7 @@ def prepare(
         devices=device_nodes(platform),
         network=action.network,
         closed=() if staged_root else (EXEC_ROOT,),
+        environment=action.environment,
     )
     return Layout(
         [*command(bwrap, view), *argv], env, "/", root, outputs, "bubblewrap", private, base, origins, reports
@@ -177,10 +181,15 @@ def prepare(
 
 
 def environment_of(action: Action, tmp: str) -> dict[str, str]:
+    """All that an action's process starts with: what is in the key wins, whatever the host has."""
+    return surroundings_of(action, tmp) | dict(action.environment)
+
+
+def surroundings_of(action: Action, tmp: str) -> dict[str, str]:
+    """The variables that are in no key: mxt's own for every action, and what it may take from the host."""
     env = {**_BASE_ENVIRONMENT, "HOME": f"{tmp}/home", "TMPDIR": tmp}
     if action.entry != "genrule":
         env |= {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "USER": "mxt", "LOGNAME": "mxt"}
-    env.update(action.environment)
     if action.network:
         for name in (*action.passthrough, *_PROXIES):
             if name in os.environ:

@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -42,6 +42,8 @@ class View:
     """What an action may see. read_only, writable: (path on the host, path inside).
 
     devices: device nodes. network: keep the host's network. chdir: where the command starts.
+    environment: variables for the command that bubblewrap itself is not to have; nothing secret, as every
+    process sees another's command line.
     """
 
     read_only: Sequence[tuple[str, str]] = ()
@@ -50,6 +52,7 @@ class View:
     network: bool = False
     chdir: str = EXEC_ROOT
     closed: Sequence[str] = field(default=(EXEC_ROOT,))
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
@@ -91,6 +94,8 @@ def command(bwrap: str, view: View) -> list[str]:
     """The bwrap prefix for a view; the action's own command follows it."""
     args = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "mxt"]
     args += ["--uid", "1000", "--gid", "1000", "--unsetenv", MARK]
+    for name, value in view.environment.items():
+        args += ["--setenv", name, value]
     if view.network:
         args.append("--share-net")
         for path in _NETWORK_FILES:

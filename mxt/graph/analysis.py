@@ -318,8 +318,7 @@ class Analysis:
             target.members = tuple(self._resolve_label(d, package, raw.where) for d in raw.attrs["deps"])
             target.outputs = tuple(h for d in raw.attrs["deps"] for h in resolve(d))
             target.receipt = raw.attrs.get("receipt", True)
-            recipe = raw.attrs.get("recipe", "")
-            target.facts = {"recipe": f"{package}/{recipe}" if recipe and package else recipe}
+            target.facts = {"recipe": self._recipe(raw, package)}
         elif raw.rule == "toolchain":
             target.facts = self._toolchain(raw, package)
         elif raw.rule == "platform":
@@ -327,6 +326,29 @@ class Analysis:
         else:
             self._python_rule(target, raw, package, resolve)
         self.graph.targets[label] = target
+
+    def _recipe(self, raw: Any, package: str) -> str:
+        """The workspace path of the file that a bundle's receipt names as its recipe; "" for none.
+
+        Looked for now: it is read when all is made, and a name that is wrong must not cost the receipt.
+        """
+        text = raw.attrs.get("recipe", "")
+        if not text:
+            return ""
+        label = Label.parse(text, package=package, where=raw.where)
+        if label.repo:
+            raise LoadError(
+                f"bundle '{raw.name}': its recipe '{text}' is no file of the workspace", where=raw.where
+            )
+        self._must_be_inside(label.path)
+        self.graph.read[label.path] = stat_of(self.root / label.path)
+        if not (self.root / label.path).is_file():
+            raise LoadError(
+                f"bundle '{raw.name}': there is no file '{label.path}', which it names as its recipe",
+                where=raw.where,
+                hint="name a file relative to the package, or by a label: '//package:file.yaml'",
+            )
+        return label.path
 
     def _outputs(self, canonical: str) -> tuple[Handle, ...]:
         if canonical in self.graph.targets:
@@ -460,11 +482,14 @@ class Analysis:
 
     def _platform(self, raw: Any) -> dict[str, Any]:
         from mxt.action.platform import platform_digest
+        from mxt.action.variables import problem_of
 
         properties = {k: v for k, v in raw.attrs.items() if k != "tags"}
         environment = properties.get("env", {})
         if not all(isinstance(v, str) for v in environment.values()):
             raise LoadError(f"platform '{raw.name}': env must map text to text", where=raw.where)
+        if wrong := problem_of(environment):
+            raise LoadError(f"platform '{raw.name}': {wrong[0]}", where=raw.where, hint=wrong[1])
         digest = platform_digest(properties)
         self.graph.platforms[digest] = properties
         return {"properties": properties, "env": environment, "digest": digest}

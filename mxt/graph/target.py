@@ -19,6 +19,7 @@ from mxt.action.action import (
     SourceRef,
 )
 from mxt.action.resources import Resources
+from mxt.action.variables import problem_of
 from mxt.errors import GraphError, did_you_mean
 
 
@@ -170,6 +171,8 @@ class Target:
         if not declared:
             raise GraphError(f"action '{identity}' declares no output", where=self.where)
         check_apart(declared, f"action '{identity}'", self.where)
+        if wrong := problem_of(environment or {}):
+            raise GraphError(f"action '{identity}': {wrong[0]}", where=self.where, hint=wrong[1])
         lists, wired = self._wire(inputs or {})
         action = Action(
             id=identity,

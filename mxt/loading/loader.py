@@ -36,8 +36,9 @@ class RawTarget:
 
 
 class ReadConfig(NamedTuple):
-    """What config(label, schema, overrides) gave: values, validated and with all defaults."""
+    """What config(label, schema, overrides) gave in a package: values, validated and with all defaults."""
 
+    package: str
     label: str
     schema: str
     overrides: dict[str, Any]
@@ -80,7 +81,7 @@ class Loader:
             raise UsageError(f"rule '{name}' takes the name of a built-in function", hint="rename its file")
         self._packages: dict[str, Package] = {}
         self._failed: dict[str, LoadError | UsageError] = {}
-        self._configs: dict[tuple[str, str, str], tuple[str, dict[str, Any]]] = {}
+        self._configs: dict[tuple[str, str, str, str], tuple[str, dict[str, Any]]] = {}
         self._server = Server(workspace, self.rules, _timeout(self.environ), self._config, tell or _to_stderr)
 
     def package(self, name: str) -> Package:
@@ -99,10 +100,10 @@ class Loader:
         return package
 
     def configs(self) -> list[ReadConfig]:
-        """Every recipe that config() has read for the packages loaded so far."""
+        """Every recipe that config() has read for the packages loaded so far, once for each package."""
         return [
-            ReadConfig(label, schema, json.loads(overrides), json.loads(text))
-            for (label, schema, overrides), (text, _) in self._configs.items()
+            ReadConfig(package, label, schema, json.loads(overrides), json.loads(text))
+            for (package, label, schema, overrides), (text, _) in self._configs.items()
         ]
 
     def config_count(self) -> int:
@@ -146,7 +147,8 @@ class Loader:
     ) -> tuple[str, dict[str, Stat | None]]:
         from mxt.loading.config import load_config
 
-        key = (str(Label.parse(path, package)), schema, overrides)
+        # a schema's validators may look at the files of the package that asks: see config.py
+        key = (package, str(Label.parse(path, package)), schema, overrides)
         if key not in self._configs:
             config = load_config(self.workspace, package, path, schema, self.environ, json.loads(overrides))
             self._configs[key] = (config.text, config.files)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 from pathlib import Path
@@ -218,3 +220,33 @@ def test_a_bundle_of_two_targets_of_one_name(ws: Workspace) -> None:
     ws.write("q/MXTBUILD", gen("x"))
     ws.write("MXTBUILD", 'bundle(name = "all", deps = ["//p:x", "//q:x"])')
     assert "bundles two targets called 'x'" in ws.run("build", "//:all").err
+
+
+def test_a_bundles_recipe_is_a_file_and_may_be_a_label(ws: Workspace) -> None:
+    ws.write("p/MXTBUILD", "")
+    recipe = ws.write("p/x.yaml", "seed: 1\n")
+    ws.write("q/own.yaml", "seed: 2\n")
+    bundle = 'bundle(name = "y", deps = [":a"], recipe = "{0}")\n'
+    for written, path in (
+        ("//p:x.yaml", "p/x.yaml"),
+        (":own.yaml", "q/own.yaml"),
+        ("own.yaml", "q/own.yaml"),
+    ):
+        ws.write("q/MXTBUILD", gen("a") + bundle.format(written))
+        ws.build("//q:y")
+        receipt = json.loads(ws.read("mxt-out/q/y/receipt.dsse.json"))
+        statement = json.loads(base64.b64decode(receipt["payload"]))
+        asked = statement["predicate"]["buildDefinition"]["externalParameters"]
+        assert asked["recipe"]["path"] == path
+    ws.write("q/MXTBUILD", gen("a") + bundle.format("@mxt//p:x.yaml"))
+    assert refused(ws) == (
+        "q/MXTBUILD:2:1: bundle 'y': its recipe '@mxt//p:x.yaml' is no file of the workspace\n"
+    )
+    # when it goes, a build that had nothing to do is told so, too
+    ws.write("q/MXTBUILD", gen("a") + bundle.format("//p:x.yaml"))
+    ws.build("//q:y")
+    recipe.unlink()
+    assert refused(ws) == (
+        "q/MXTBUILD:2:1: bundle 'y': there is no file 'p/x.yaml', which it names as its recipe\n"
+        "  hint: name a file relative to the package, or by a label: '//package:file.yaml'\n"
+    )

@@ -105,3 +105,41 @@ def test_a_token_that_is_needed_is_asked_for_before_anything_runs(ws: Workspace)
     # it is in no key, and what has a result needs none
     assert ws.build("//...", env={"DOOR_TOKEN": "secret"}).executed == {"//:long", "//:door"}
     assert set(ws.build("//...").finished.values()) == {"cached"}
+
+
+PART = """
+    from mxt.rule import Attributes, Label, Run, Target, not_yet
+    class Attrs(Attributes):
+        data: Label
+        written: bool
+    def actions(target: Target) -> None:
+        refuse = None if target.attrs.written else not_yet("the other half", "wait")
+        own = {"label": target.label}
+        target.action(run=part, params=own, inputs={"i": target.attrs.data}, outputs={"o": "o"}, refuse=refuse)
+    def part(run: Run) -> None:
+        run.outputs["o"].write_bytes(run.inputs["i"].read_bytes())
+"""
+LONG_THEN_PARTS = """
+    genrule(name = "long", srcs = ["in"], outs = ["long.txt"], cmd = "cp $< $@")
+    part(name = "x", data = ":long", written = {0})
+    part(name = "y", data = ":long", written = {0})
+"""
+
+
+def test_what_has_been_built_before_and_is_refused_now_is_said_before_anything_runs(ws: Workspace) -> None:
+    ws.write("rules/part.py", PART)
+    ws.write("in", "1\n")
+    ws.write("MXTBUILD", LONG_THEN_PARTS.format(True))
+    assert ws.run("trust").code == 0
+    assert ws.build("//...").executed == {"//:long", "//:x", "//:y"}
+    ws.write("in", "2\n")
+    ws.write("MXTBUILD", LONG_THEN_PARTS.format(False))
+    refused = ws.build("//...", code=1)
+    assert refused.finished == {}
+    *told, last = refused.err.splitlines()
+    assert told == ["error: //:x: not implemented yet: the other half", "    also: //:y", "  hint: wait"]
+    assert last.startswith("failed: nothing was run in ")
+    # what can run is asked for with -k, and each of the others is named once
+    kept = ws.build("-k", "//...", code=1)
+    assert kept.finished == {"//:long": "executed", "//:x": "failed", "//:y": "failed"}
+    assert kept.err.startswith("warning: //:x, //:y: not implemented yet: the other half\n"), kept.err

@@ -13,6 +13,7 @@ import pytest
 from mxt.errors import LoadError, UsageError
 from mxt.loading.loader import Loader
 from mxt.loading.rule_modules import Origin, RuleSource
+from mxt.loading.trust import trust
 from tests.loading.conftest import Space
 
 
@@ -161,3 +162,31 @@ def test_loading_does_not_import_what_it_need_not(space: Space) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_recipe_is_validated_for_each_package_that_reads_it(space: Space) -> None:
+    space.write(
+        "rules/near.py",
+        """
+from pydantic import BaseModel, ValidationInfo, model_validator
+class Schema(BaseModel):
+    file: str
+    @model_validator(mode="after")
+    def _there(self, info: ValidationInfo) -> "Schema":
+        if not info.context["package"].files(self.file):
+            raise ValueError(f"file '{self.file}' is not in this package")
+        return self
+""",
+    )
+    space.write("p/x.yaml", "file: a.txt\n")
+    space.write("p/a.txt")
+    for package in "pqr":
+        space.write(f"{package}/MXTBUILD", 'config("//p:x.yaml", "near")\n')
+    space.write("r/a.txt")
+    trust(space.root, space.environ)
+    loader = space.loader()
+    loader.package("p")
+    with pytest.raises(LoadError, match=r"'file' 'a\.txt' is not in this package"):
+        loader.package("q")
+    loader.package("r")
+    assert [(c.package, c.label) for c in loader.configs()] == [("p", "//p:x.yaml"), ("r", "//p:x.yaml")]
