@@ -10,7 +10,7 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mxt.action.action import Action, ActionId, Input, Output, SourceRef
+from mxt.action.action import Action, ActionId, Input, Need, Output, Refusal, SourceRef
 from mxt.action.explain import compare
 from mxt.action.key import InputDigest, action_key
 
@@ -53,6 +53,8 @@ UNKEYED: dict[str, Any] = {
     "accelerants": True,
     "accelerants_from": ActionId("//p:warm"),
     "passthrough": ("HF_TOKEN",),
+    "needs": (Need(("HF_TOKEN",), "a token is needed"),),
+    "refusal": Refusal("absent", "not implemented yet: this"),
     "test": True,
     "effect": True,
     "outputs_at": "elsewhere",

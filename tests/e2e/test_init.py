@@ -16,7 +16,7 @@ import yaml
 from mxt.scaffold.origin import origin, portable
 from mxt.scaffold.workspace_files import target_name
 from tests.e2e.conftest import REPOSITORY, Workspace, wait_for
-from tests.e2e.pipeline import RECIPE, row, write_data
+from tests.e2e.pipeline import row
 
 FILES = {
     ".ci/run",
@@ -427,19 +427,3 @@ def test_changing_a_recipe_keeps_its_comments() -> None:
     for change in (lambda: replace_field(text, "a.nope", "1"), lambda: replace_section(text, "q", "")):
         with pytest.raises(KeyError):
             change()
-
-
-@pytest.mark.slow
-def test_a_new_workspace_really_trains(place: Workspace) -> None:
-    """With the micro recipe in the place of the tiny one: the same files, less to learn."""
-    place.run("init", "demo")
-    ws = inside(place, "demo")
-    ws.write("recipes/demo.yaml", RECIPE)
-    write_data(ws)
-    env = {**ws.env, "MXT_HOME": str(REPOSITORY)}
-    done = subprocess.run(
-        [ws.root / "mxtw", "build", "//recipes:demo"], cwd=ws.root, env=env, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "  mxt-out/recipes/demo/receipt.dsse.json\n" in done.stdout
-    assert ws.run("verify", "//recipes:demo").code == 0

@@ -30,10 +30,12 @@ def test_the_rank_that_layers_can_have() -> None:
         **dict.fromkeys(("q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), 4096),
         **dict.fromkeys(("k_proj", "v_proj"), 1024),
     }
-    # experts are no linear layers by these names
+    # all experts of a layer lie in one parameter, and what each of them is decides
     assert KNOWN["Qwen/Qwen3-30B-A3B"].widths() == {
         **dict.fromkeys(("q_proj", "o_proj"), 2048),
         **dict.fromkeys(("k_proj", "v_proj"), 512),
+        "gate_up_proj": 1536,
+        "down_proj": 768,
     }
 
 
