@@ -19,7 +19,7 @@ from rules._schema.evaluation import Eval, is_task_file
 from rules._schema.hardware import AnyHardware, Cpu
 from rules._schema.model import Model
 from rules._schema.outcome import Publish, Quantize, Receipt, Serve
-from rules._schema.together import check_files, check_together
+from rules._schema.together import check_files, check_metric, check_together
 from rules._schema.train import Train
 
 __all__ = ["Meta", "Schema", "is_task_file", "look_up", "loose"]
@@ -54,4 +54,5 @@ class Schema(Section):
         check_together(self)
         if info.context:
             check_files(self, info.context["package"])
+            check_metric(self, info.context["package"])
         return self

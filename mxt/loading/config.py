@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -18,12 +18,14 @@ from mxt.loading.reads import Stat, stat_of
 from mxt.loading.recipe_yaml import Document, Place, Problem, YamlPath, read_yaml, report
 from mxt.loading.rule_modules import Origin, find_schema, import_rule, schema_names
 from mxt.loading.workspace import Workspace
+from mxt.words import plural
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 # how a sentence begins whose subject is the key
 _GOES_ON = ("is ", "are ", "has ", "must ", "needs ", "lacks ", "cannot ", "would ", "names ")
+MAX_TEXT = 1 << 20
 _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 
 
@@ -73,7 +75,7 @@ def load_config(
         files[str(neighbour).removeprefix(root)] = stat_of(neighbour)
     if overrides:
         override(document, overrides)
-    text = _validated(document, model, schema, overrides or {}, _Package(workspace, package))
+    text = _validated(document, model, schema, overrides or {}, _Package(workspace, package, files))
     return Config(text, files)
 
 
@@ -83,6 +85,22 @@ class _Package:
 
     workspace: Workspace
     name: str
+    read: dict[str, Stat | None]
+
+    def text(self, name: str) -> str | None:
+        """What a file of the package says, which the recipe then depends on; None if there is no such text.
+
+        Only for files that are small.
+        """
+        path = f"{self.name}/{name}".lstrip("/")
+        full = self.workspace.root / path
+        if not self.files(name) or not full.is_file():
+            return None
+        self.read[path] = stat_of(full)
+        try:
+            return full.read_text(encoding="utf-8") if full.stat().st_size <= MAX_TEXT else None
+        except (OSError, UnicodeDecodeError):
+            return None
 
     def files(self, pattern: str) -> dict[str, tuple[int, int]]:
         """The files that a pattern of glob() matches, and which file each is, by whatever name.
@@ -125,7 +143,11 @@ def _validated(
         checked = model.model_validate(document.value, context={"package": package})
         return json.dumps(checked.model_dump(mode="json"), allow_nan=False)
     except ValidationError as problems:
-        found = [_problem(document, model, e) for e in problems.errors(include_url=False)]
+        errors = problems.errors(include_url=False)
+        # a list whose items are wrong is not empty
+        below = {e["loc"][:-1] for e in errors}
+        errors = [e for e in errors if not (e["type"] == "too_short" and e["loc"] in below)]
+        found = [_overridden(_problem(document, model, e), overrides) for e in errors]
         if any((p.line, p.column) == NOWHERE for p in found):
             raise report_overrides(document, found, overrides) from None
         raise report(document, found) from None
@@ -136,6 +158,17 @@ def _validated(
             f"schema {quoted(schema)} failed on this file: {type(problem).__name__}: {problem}",
             where=document.file,
         ) from None
+
+
+def _overridden(problem: Problem, overrides: Mapping[str, Any]) -> Problem:
+    """A problem at a line of the file, with the overrides that it speaks of: the line does not show them."""
+    said = f"{problem.message} {problem.hint}"
+    named = sorted(o for o in overrides if re.search(rf"\b{re.escape(o.rpartition('.')[2])}\b", said))
+    if not named or (problem.line, problem.column) == NOWHERE:
+        return problem
+    return replace(
+        problem, hint="; ".join(filter(None, (problem.hint, f"overridden here: {', '.join(named)}")))
+    )
 
 
 def _problem(document: Document, model: type[BaseModel], error: Any) -> Problem:
@@ -155,6 +188,9 @@ def _problem(document: Document, model: type[BaseModel], error: Any) -> Problem:
         near = "" if elsewhere else did_you_mean(key, fields)
         hint = elsewhere or ("" if near or not fields else "known here: " + ", ".join(fields))
         return Problem(line, column, f"unknown key {quoted(key)}{near}", hint)
+    if kind == "missing" and rest and isinstance(rest[0], int):  # of a list of so many items
+        message = f"{quoted(dotted)} lacks its item {rest[0] + 1}"
+        return Problem(*_key_place(document, path), message)
     if kind == "missing":
         name = ".".join(str(p) for p in rest)
         line, column = _key_place(document, path)
@@ -165,20 +201,58 @@ def _problem(document: Document, model: type[BaseModel], error: Any) -> Problem:
     for prefix in ("Value error, ", "Assertion failed, "):
         message = message.removeprefix(prefix)
     message = message[:1].lower() + message[1:] if message[1:2].islower() else message
-    if kind == "tuple_type":
-        message = "must be a list"  # YAML has no other
+    message = _expected(kind, error.get("ctx", {})) or message
     if kind in ("value_error", "assertion_error"):  # the schema's author has said what the value is
         message, _, hint = message.partition("\n")
         place, message = _named_first(document, path, message)
         return Problem(*_key_place(document, place), message, hint)
     value = error.get("input")
+    if kind == "model_type":
+        inner = _models(model, error["loc"])
+        hint = _section(str(path[-1]), inner[0], value) if path and inner else ""
+    else:
+        hint = _mend(kind, value, error.get("ctx", {}))
     shown = ""
     if isinstance(value, (str, int, float, bool)) or value is None:
         shown = f", not {quoted(value) if isinstance(value, str) else json.dumps(value)}"
     line, column = document.values.get(path, (1, 1))
     colon = "" if message.startswith(_GOES_ON) else ":"
     message = f"{quoted(dotted)}{colon} {message}{shown}" if dotted else f"{message}{shown}"
-    return Problem(line, column, message, _mend(kind, value, error.get("ctx", {})))
+    return Problem(line, column, message, hint)
+
+
+def _expected(kind: str, context: Mapping[str, Any]) -> str:
+    """What must be there, in the file's words and not in Python's; "" where pydantic says it well."""
+    if kind == "tuple_type":
+        return "must be a list"  # YAML has no other
+    if kind == "model_type":
+        return "must be a section with fields"
+    if kind == "dict_type":
+        return "must be a section of names and values"
+    if kind == "string_pattern_mismatch":
+        return f"must have the form {context['pattern']}"
+    if kind == "too_short":
+        at_least, there = context["min_length"], context["actual_length"]
+        return f"must have at least {plural(at_least, 'item')}, and has {there or 'none'}"
+    if kind == "too_long":
+        return (
+            f"must have at most {plural(context['max_length'], 'item')}, and has {context['actual_length']}"
+        )
+    return ""
+
+
+def _section(key: str, model: type[BaseModel], value: object) -> str:
+    """How to write a section, where something else stands for it."""
+    fields = model.model_fields
+    required = [name for name, field in fields.items() if field.is_required()]
+    if value is False:
+        return "leave it out"
+    if value is True and not required:
+        return f"write '{key}: {{}}' for its defaults, or some of its fields: {', '.join(fields)}"
+    for name in required or fields:
+        if fields[name].annotation is type(value):
+            return f"write '{key}: {{{name}: {value}}}'"
+    return f"its fields, a line each below it: {', '.join(fields)}"
 
 
 def _mend(kind: str, value: object, context: Mapping[str, Any]) -> str:
@@ -192,7 +266,7 @@ def _mend(kind: str, value: object, context: Mapping[str, Any]) -> str:
         return f"write it without quotes: {value}"
     if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "on", "no", "off"):
         return "write true or false"
-    if kind == "tuple_type" and isinstance(value, (str, int, float)):
+    if kind == "tuple_type" and isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return f"write a list: [{value}]"
     return ""
 
@@ -236,6 +310,11 @@ def _key_place(document: Document, path: YamlPath) -> Place:
 
 def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
     """The keys that the schema knows at a location, for suggestions."""
+    return list(dict.fromkeys(name for found in _models(model, location) for name in found.model_fields))
+
+
+def _models(model: type[BaseModel], location: tuple[str | int, ...]) -> list[type[BaseModel]]:
+    """The sections that may stand at a location."""
     models = [model]
     for part in location:
         inner: list[type[BaseModel]] = []
@@ -243,7 +322,7 @@ def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str
             field = candidate.model_fields.get(str(part))
             inner += _models_in(field.annotation) if field is not None else [candidate]
         models = inner
-    return [name for candidate in models for name in candidate.model_fields]
+    return models
 
 
 def _same_name(model: type[BaseModel], key: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from rules._known_models import KNOWN
 from rules._revisions import is_commit
 
 Positive = Annotated[int, Field(gt=0)]
@@ -28,7 +29,23 @@ def _revision(value: str) -> str:
 
 # a commit; or 'unpinned', a branch or a tag, which parse and do not build until `mxt pin` has looked them up
 Revision = Annotated[str, AfterValidator(_revision)]
-Repo = Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
+
+
+def _repo(value: str) -> str:
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", value, re.ASCII):
+        address = re.fullmatch(
+            r"(?:https?://)?[\w.-]+\.\w+/(?:datasets/)?(\w[\w.-]*/\w[\w.-]*)(?:/.*)?", value
+        )
+        known = [repo for repo in KNOWN if repo.rpartition("/")[2].lower() == value.lower()]
+        name = address[1] if address else (known or ["Qwen/Qwen3-8B"])[0]
+        raise ValueError(
+            f"is '{value}', and must be 'owner/name' as on the Hub\n"
+            + (f"write '{name}'" if address or known else f"for example '{name}'")
+        )
+    return value
+
+
+Repo = Annotated[str, AfterValidator(_repo)]
 
 
 class Section(BaseModel):

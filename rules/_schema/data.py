@@ -70,7 +70,7 @@ class Dedupe(Section):
 class Pack(Section):
     """How rows become training sequences."""
 
-    max_length: Positive = Field(description="tokens a sequence, at most")
+    max_length: int = Field(ge=8, description="tokens a sequence, at most")
     strategy: Literal["bfd", "none"] = Field(
         "bfd",
         description="'bfd': best-fit decreasing, documents kept whole and apart; 'none': one row a sequence",

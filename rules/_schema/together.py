@@ -7,18 +7,28 @@ says what to do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from mxt.errors import did_you_mean
 from rules._devices import DEVICES, family_of
 from rules._known_models import KNOWN, Shape
 from rules._schema.autotune import AMD_ATTENTION, GPU_ATTENTION, NVIDIA_ATTENTION
+from rules._schema.evaluation import is_task_file
 from rules._schema.train import FORMATS
 
 if TYPE_CHECKING:
     from rules._schema.hardware import Hardware
     from rules._schema.train import Train
     from rules.recipe import Schema
+
+# what lm-eval scores where a task file has no metric_list, by its output_type
+USUAL_METRICS = {
+    "loglikelihood": ("perplexity", "acc"),
+    "loglikelihood_rolling": ("word_perplexity", "byte_perplexity", "bits_per_byte"),
+    "multiple_choice": ("acc", "acc_norm"),
+    "generate_until": ("exact_match",),
+}
 
 
 def check_together(recipe: Schema) -> None:
@@ -54,6 +64,43 @@ def check_files(recipe: Schema, package: Any) -> None:
                     f"eval.files names '{judged[which]}', and {field} does, too{other}\n"
                     "judged on what it was trained on, a model looks better than it is: keep rows apart"
                 )
+
+
+def check_metric(recipe: Schema, package: Any) -> None:
+    """Raises ValueError where a task file does not score what the gate compares: after training is too late.
+
+    A file that is no task is left to .eval_base, which explains it, as is a task that is given by name.
+    """
+    import yaml
+
+    gate = recipe.eval.gate if recipe.eval else None
+    for path in recipe.eval.tasks if recipe.eval and gate else ():
+        if gate is None or not is_task_file(path) or PurePosixPath(path).stem != gate.task:
+            continue
+        try:
+            task = yaml.safe_load(package.text(path) or "")
+        except (ValueError, RecursionError, yaml.YAMLError):
+            continue
+        scored = _scored(task)
+        metric = gate.metric.partition(",")[0]  # a filter's name comes behind a comma
+        if scored and metric not in scored:
+            raise ValueError(
+                f"eval.gate.metric '{gate.metric}' is not scored by {path}{did_you_mean(metric, scored)}\n"
+                f"it scores {', '.join(scored)}; what is scored stands in the file's metric_list"
+            )
+
+
+def _scored(task: object) -> list[str]:
+    """The metrics of a task file; none where that cannot be told."""
+    if not isinstance(task, dict):
+        return []
+    listed = task.get("metric_list")
+    if listed is None:
+        kind = task.get("output_type", "generate_until")
+        return list(USUAL_METRICS.get(kind, ())) if isinstance(kind, str) else []
+    if not isinstance(listed, list) or not all(isinstance(m, dict) for m in listed):
+        return []
+    return [m["metric"] for m in listed if isinstance(m.get("metric"), str)]
 
 
 def _files(field: str, patterns: Sequence[str] | None, package: Any) -> Iterator[tuple[str, object]]:
@@ -165,6 +212,12 @@ def _sizes(recipe: Schema, name: str, model: Shape) -> None:
                     "it holds all experts of a layer in one: gate_up_proj and down_proj put an adapter on "
                     "each; or take attention alone: q_proj, k_proj, v_proj, o_proj"
                 )
+            if target not in widths and _all_named(model):
+                near = did_you_mean(target, widths).removeprefix(", ")
+                raise ValueError(
+                    f"train.lora.targets has '{target}', and no layer of {name} is called so\n"
+                    f"{f'{near} ' if near else ''}it has {', '.join(widths)}"
+                )
             if train.lora.r > widths.get(target, train.lora.r):
                 width = widths[target]
                 raise ValueError(
@@ -191,6 +244,11 @@ def _sizes(recipe: Schema, name: str, model: Shape) -> None:
             f"model.hub.repo {name} brings Python files that would run here\n"
             "write 'trust_remote_code: unpinned' into 'model'; 'mxt pin' shows the files"
         )
+
+
+def _all_named(model: Shape) -> bool:
+    """Whether Shape.widths() has all layers that can get an adapter: those of plain transformers alone."""
+    return not (model.linear_layers or model.vision_weights or model.code)
 
 
 def _device(recipe: Schema, hardware: Hardware) -> None:

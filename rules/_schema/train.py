@@ -34,7 +34,7 @@ class Lora(Section):
 
     r: Positive = Field(16, description="rank of the adapters")
     alpha: Positive = Field(32, description="scale: the adapter is multiplied by alpha / r")
-    dropout: Fraction = Field(0.0, description="probability of dropping an adapter's input")
+    dropout: float = Field(0.0, ge=0.0, lt=1.0, description="probability of dropping an adapter's input")
     targets: Texts = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         min_length=1,

@@ -101,7 +101,7 @@ def test_floats_stay_floats(recipes: Space) -> None:
             "'train.mode': input should be 'strict' or 'free', not 'stric'",
         ),
         ("train:\n  steps: 13\n", "2:3", "'train.steps' must not be 13"),
-        ("train: 3\n", "1:8", "'train': input should be a valid dictionary or instance of Train, not 3"),
+        ("train: 3\n", "1:8", "'train' must be a section with fields, not 3"),
     ],
 )
 def test_errors_stand_in_the_file(recipes: Space, text: str, place: str, message: str) -> None:
@@ -164,6 +164,20 @@ def test_an_untrusted_schema_does_not_run(recipes: Space) -> None:
     recipes.write("rules/toy.py", SCHEMA + "\nraise SystemExit('ran')\n")
     with pytest.raises(UsageError, match=r"rules/toy.py changed"):
         check(recipes, "train: {steps: 1}\n")
+
+
+def test_a_schema_reads_a_file_of_the_package_and_depends_on_it(recipes: Space) -> None:
+    reading = SCHEMA.replace("(self):", "(self, info):").replace(
+        "if self.steps == 13:", "if info.context['package'].text('few.txt') == 'few' and self.steps > 3:"
+    )
+    recipes.write("rules/toy.py", reading)
+    trust(recipes.root, recipes.environ)
+    assert check(recipes, "train: {steps: 13}\n")
+    recipes.write("p/few.txt", "few")
+    assert error(recipes, "train: {steps: 13}\n").message == "'train.steps' must not be 13"
+    check(recipes, "train: {steps: 3}\n")
+    config = load_config(recipes.workspace, "p", "r.yaml", "toy", recipes.environ)
+    assert set(config.files) > {"p/few.txt", "p/r.yaml"}
 
 
 def test_a_broken_schema(recipes: Space) -> None:

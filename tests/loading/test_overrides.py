@@ -40,6 +40,21 @@ def test_an_absent_section_is_made_and_a_present_one_removed(recipes: Space) -> 
     assert load(recipes, {"train.lora": None})["train"]["lora"] is None
 
 
+def test_a_problem_in_the_file_that_an_override_made_names_the_override(recipes: Space) -> None:
+    recipes.write("p/r.yaml", "train:\n  steps: 3\n  betas: [x]\n")
+    with pytest.raises(LoadError) as caught:
+        load(recipes, {"train.lr": 1.0})
+    assert (caught.value.where, caught.value.hint) == ("p/r.yaml:3:11", "")  # the file's own
+    lone = SCHEMA.replace('"steps must not be 13"', "\"steps is given, and 'lr', too\\nleave one out\"")
+    recipes.write("rules/toy.py", lone)
+    trust(recipes.root, recipes.environ)
+    recipes.write("p/r.yaml", "train:\n  steps: 13\n")
+    with pytest.raises(LoadError) as caught:
+        load(recipes, {"train.lr": 1.0, "train.mode": "free"})
+    assert caught.value.where == "p/r.yaml:2:3"
+    assert caught.value.hint == "leave one out; overridden here: train.lr"
+
+
 def test_it_is_as_if_the_value_stood_in_the_file(recipes: Space) -> None:
     overridden = load(recipes, {"train.lr": 2e-4, "train.betas": [0.1]})
     recipes.write("p/r.yaml", "train:\n  steps: 3\n  betas: [0.1]\n  lr: 2e-4\n")

@@ -111,7 +111,7 @@ def test_a_whole_recipe_is_taken_and_fully_defaulted() -> None:
             {"hub": {"repo": "a/b", "revision": "01234567"}},
             "is '01234567', which is no whole commit",
         ),
-        ("model", {"hub": {"repo": "../b/c", "revision": COMMIT}}, "model.hub.repo: String should match"),
+        ("model", {"hub": {"repo": "../b/c", "revision": COMMIT}}, "is '../b/c', and must be 'owner/name'"),
         ("model.kind", "vision_language", "model.kind is 'vision_language', and train.method 'sft'"),
         ("model.trust_remote_code", COMMIT, "must be the digest of the code that it trusts"),
         ("model.trust_remote_code", "unpinned", "has no effect on a model that is made here"),
