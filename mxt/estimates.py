@@ -74,6 +74,7 @@ class Estimate:
 
     seconds: how long its work takes. cost: in the currency of the recipe's price, for those seconds.
     unknown: what is not estimated, each with its reason. facts: for estimates of what reads this target.
+    decides: that it takes most of the time; without its seconds no sum is given, as it would mislead.
     """
 
     figures: Sequence[Figure] = ()
@@ -83,6 +84,7 @@ class Estimate:
     seconds: Range | None = None
     cost: Range | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    decides: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,8 @@ class Device(NamedTuple):
     @property
     def allowed(self) -> str:
         """The numbers of GPUs in words."""
-        if len(self.gpus) > 2 and self.gpus == tuple(range(self.gpus[0], self.gpus[-1] + 1)):
-            return f"{self.gpus[0]} to {self.gpus[-1]}"
-        return " or ".join(map(str, self.gpus))
+        *others, last = map(str, self.gpus)
+        return f"{', '.join(others)} or {last}" if others else last
 
     @property
     def why(self) -> str:
@@ -36,18 +35,18 @@ class Device(NamedTuple):
 
 
 XGMI = "between fewer than all 8 the links are uneven (xGMI)"
-ANY = tuple(range(1, 9))
+EVEN = (1, 2, 4, 8)  # the root MXTBUILD has a platform for each
 
 DEVICES: dict[str, Device] = {
     "mi300x": Device("amd", "gfx942", 304, 192, 1307.4, True, False, (1, 8), XGMI),
     "mi325x": Device("amd", "gfx942", 304, 256, 1307.4, True, False, (1, 8), XGMI),
     "mi350x": Device("amd", "gfx950", 256, 288, 2306.9, True, True, (1, 8), XGMI),
     "mi355x": Device("amd", "gfx950", 256, 288, 2516.6, True, True, (1, 8), XGMI),
-    "mi250x": Device("amd", "gfx90a", 110, 64, 191.5, False, False, ANY),
-    "gfx1201": Device("amd", "gfx1201", 64, 32, 191.4, True, False, ANY),
-    "a100": Device("nvidia", "sm_80", 108, 80, 311.9, False, False, ANY),
-    "h100": Device("nvidia", "sm_90", 132, 80, 989.4, True, False, ANY),
-    "h200": Device("nvidia", "sm_90", 132, 141, 989.4, True, False, ANY),
+    "mi250x": Device("amd", "gfx90a", 110, 64, 191.5, False, False, EVEN),
+    "gfx1201": Device("amd", "gfx1201", 64, 32, 191.4, True, False, EVEN),
+    "a100": Device("nvidia", "sm_80", 108, 80, 311.9, False, False, EVEN),
+    "h100": Device("nvidia", "sm_90", 132, 80, 989.4, True, False, EVEN),
+    "h200": Device("nvidia", "sm_90", 132, 141, 989.4, True, False, EVEN),
     "cpu": Device("cpu", "", 0, 0, 0.0, False, False, (0,), "leave it out: a processor has no GPU"),
 }
 

@@ -56,6 +56,7 @@ def finetune(name, recipe, toolchain = None, tags = [], overrides = {}):
             platform = common["platform"],
             toolchain = toolchain,
             gpus = gpus,
+            env = cfg["hardware"]["env"],
             tags = tags,
         )
         made.append(".quark_extension")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mxt.rule import Attributes, Config, Labels, Resources, Run
+from rules._refusals import on_gpu
 
 if TYPE_CHECKING:
     from mxt.graph.target import Target
@@ -19,6 +20,8 @@ VERSION = 1
 ESTIMATE = "_estimate.model"
 KEYED = (
     "meta.seed",
+    "hardware.gpus",
+    "hardware.env",
     "model.init.vocab_size",
     "model.init.hidden_size",
     "model.init.intermediate_size",
@@ -62,7 +65,9 @@ def actions(target: Target) -> None:
         mnemonic="InitModel",
         inputs={"corpus": list(target.attrs.corpus)},
         outputs={"model": "model/"},
-        resources=Resources(cpus=1, memory_mb=1500),
+        resources=Resources(cpus=1, memory_mb=1500, gpus=target.config["hardware.gpus"]),
+        environment=target.config["hardware.env"],
+        refuse=on_gpu("making a model", target.config),
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mxt.rule import Attributes, Config, Label, Labels, Resources, Run
+from rules._refusals import on_gpu
 
 if TYPE_CHECKING:
     from mxt.graph.target import Target
@@ -21,6 +22,8 @@ VERSION = 1
 ESTIMATE = "_estimate.pretrain"
 KEYED = (
     "meta.seed",
+    "hardware.gpus",
+    "hardware.env",
     "model.pretrain.steps",
     "model.pretrain.batch_size",
     "model.pretrain.length",
@@ -53,8 +56,10 @@ def actions(target: Target) -> None:
         mnemonic="Pretrain",
         inputs={"model": target.attrs.model, "corpus": list(target.attrs.corpus)},
         outputs={"model": "model/"},
-        resources=Resources(cpus=1, memory_mb=2000),
+        resources=Resources(cpus=1, memory_mb=2000, gpus=target.config["hardware.gpus"]),
         progress=True,
+        environment=target.config["hardware.env"],
+        refuse=on_gpu("pre-training", target.config),
     )
 
 

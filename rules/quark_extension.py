@@ -12,9 +12,10 @@ VERSION = 1
 
 
 class Attrs(Attributes):
-    """gpus: how many the platform has; beside toolchain and platform all there is."""
+    """gpus: how many the platform has. env: the variables of its runs, as compilers read some of them."""
 
     gpus: int = 0
+    env: dict[str, str] | None = None
 
 
 def actions(target: Target) -> None:
@@ -22,8 +23,9 @@ def actions(target: Target) -> None:
         run=build,
         mnemonic="QuarkExtension",
         outputs={"stamp": "stamp.json"},
-        resources=Resources(cpus=1, memory_mb=2048),
+        resources=Resources(cpus=1, memory_mb=2048, gpus=target.attrs.gpus),
         accelerants=True,
+        environment=target.attrs.env or {},
         refuse=not_yet("quantizing on a GPU") if target.attrs.gpus else None,
     )
 

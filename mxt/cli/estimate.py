@@ -23,7 +23,7 @@ CACHED, TO_RUN = "cached", "to run"
 
 @dataclass
 class Stage:
-    """A target below a requested one. state: "cached", "to run", or the word of its refusal."""
+    """A target below a requested one. state: "cached", "to run", "blocked", or the word of its refusal."""
 
     label: str
     state: str
@@ -47,11 +47,20 @@ class Group:
         return [s for s in self.running if s.estimate is None or s.estimate.seconds is None]
 
     @property
+    def decided_by(self) -> list[Stage]:
+        """What would take most of the time, as its rule says, for a time that nobody gave."""
+        return [s for s in self.untimed if s.estimate is not None and s.estimate.decides]
+
+    @property
     def seconds(self) -> Range | None:
+        if self.decided_by:
+            return None
         return _sum([s.estimate.seconds for s in self.running if s.estimate])
 
     @property
     def cost(self) -> Range | None:
+        if self.decided_by:
+            return None
         return _sum([s.estimate.cost for s in self.running if s.estimate])
 
 
@@ -70,6 +79,7 @@ def show_estimate(session: Session, graph: ActionGraph, *, as_json: bool) -> int
 
 def gather(session: Session, graph: ActionGraph) -> list[Group]:
     """The estimates of all that the requested targets need. Raises GraphError where a rule's code fails."""
+    from mxt.cli.dry_run import BLOCKED
     from mxt.execution.forecast import forecast
 
     states: dict[str, str] = {}
@@ -79,6 +89,8 @@ def gather(session: Session, graph: ActionGraph) -> list[Group]:
         state = CACHED if item.status == "cached" else TO_RUN
         if refusal is not None and state != CACHED:
             state = refusal.word
+        elif item.behind:
+            state = BLOCKED
         if states.get(label, CACHED) == CACHED:
             states[label] = state
     book = _Book(session, graph)

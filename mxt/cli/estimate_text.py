@@ -46,8 +46,11 @@ def _sum(group: Group, columns: int) -> list[str]:
     if not group.running:
         parts = ["nothing has to run"]
     cached = [s for s in group.stages if s.state == CACHED]
-    name = "together, where known" if group.untimed else "together"
-    lines = [f"  {pad(name, NAME)}  {', '.join(parts) or 'nothing is known of its time'}"]
+    name = "together, where known" if group.untimed and not group.decided_by else "together"
+    nothing = "nothing is known of its time"
+    if group.decided_by:
+        nothing = f"not known: {' '.join(_short(group, s) for s in group.decided_by)} would take most of it"
+    lines = [f"  {pad(name, NAME)}  {', '.join(parts) or nothing}"]
     for name, those in (("not counted, cached", cached), ("not counted, not known", group.untimed)):
         if those:
             lines += _hanging(name, " ".join(_short(group, s) for s in those), columns)

@@ -72,10 +72,12 @@ def run(args: Namespace) -> int:
         later = "" if item.status == "run" else " (after what it reads)"
         refusal = item.action.refusal
         verdict = f"would run{later}" if refusal is None else f"cannot run: {refusal.message}"
+        if refusal is None and item.behind:
+            verdict = f"cannot run: needs {item.behind}"
         print(f"{paint(str(item.action.id), 'bold', sys.stdout)} {verdict}")
         _show(item)
     if pending:
-        refused = sum(item.refused for item in pending)
+        refused = sum(item.refused or item.behind is not None for item in pending)
         cannot = f", {refused} cannot" if refused else ""
         print(f"{len(pending) - refused} of {plural(len(plan), 'action')} would run{cannot}")
         return EXIT_OK

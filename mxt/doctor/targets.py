@@ -22,8 +22,10 @@ def target_findings(area: str, root: Path, graph: ActionGraph, runner: Runner) -
     left = [f for f in plan if f.status != "cached"]
     cached = len(plan) - len(left)
     refused = sum(f.refused for f in plan)
+    blocked = sum(f.behind is not None and not f.refused for f in plan)
     cannot = f", {refused} that cannot run" if refused else ""
-    state = f": {len(left) - refused} to run{cannot}, {cached} cached" if left else ", all cached"
+    cannot += f", {blocked} behind those" if blocked else ""
+    state = f": {len(left) - refused - blocked} to run{cannot}, {cached} cached" if left else ", all cached"
     yield Finding(area, OK, f"{plural(len(plan), 'action')}{state}")
     yield Finding(area, OK, f"needs {_needs(graph)}")
     for obstacle in obstacles(root, graph, runner):

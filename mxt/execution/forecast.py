@@ -19,6 +19,7 @@ class Forecast:
     key: where known. likeness: where it is not, a digest of the same form with "made so" in place of what is
     still to be made; two of them are equal where nothing that the action may read differs.
     changes: against the action's last form. waits: inputs that other actions make first.
+    behind: of those that it waits for, directly or not, the first that cannot run: it cannot either.
     """
 
     action: Action
@@ -27,6 +28,7 @@ class Forecast:
     changes: list[Change] = field(default_factory=list)
     waits: dict[str, ActionId] = field(default_factory=dict)
     likeness: str | None = None
+    behind: ActionId | None = None
 
     @property
     def refused(self) -> bool:
@@ -47,7 +49,8 @@ def forecast(graph: ActionGraph, runner: Runner, wanted: Iterable[ActionId] | No
         if waits:
             changes = runner.partial_reason(action, waits)
             likeness = runner.likeness(action, {w: made[w].key or made[w].likeness for w in waits.values()})
-            made[identity] = Forecast(action, "later", None, changes, waits, likeness)
+            behind = next((b for w in waits.values() if (b := _stopped(made[w]))), None)
+            made[identity] = Forecast(action, "later", None, changes, waits, likeness, behind)
             continue
         found = runner.find(action)
         if found.realisation is not None:
@@ -56,6 +59,11 @@ def forecast(graph: ActionGraph, runner: Runner, wanted: Iterable[ActionId] | No
         else:
             made[identity] = Forecast(action, "run", found.key.digest, runner.reason(action, found))
     return list(made.values())
+
+
+def _stopped(item: Forecast) -> ActionId | None:
+    """What keeps an action from running: itself, what it is behind, or None."""
+    return item.action.id if item.refused else item.behind
 
 
 def last_change(runner: Runner, identity: ActionId) -> tuple[float, list[Change]] | None:

@@ -64,7 +64,8 @@ def estimate(asked: Asked) -> Estimate:
     recipe = asked.recipe
     shape = shape_of(recipe["model"], asked.package)
     if shape is None:
-        return Estimate(unknown=["memory and time: the model's sizes are not known before it is here"])
+        why = "memory and time: the model's sizes are not known before it is here"
+        return Estimate(unknown=[why], decides=True)
     hardware = recipe["hardware"]
     device = family_of(hardware["platform"]) or "cpu"
     subject = Subject(recipe, shape, device, max(1, hardware["gpus"]))
@@ -84,10 +85,10 @@ def estimate(asked: Asked) -> Estimate:
         unknown.append(
             f"tokens, hours, cost: with {method} most time goes into answers that the model writes"
         )
-        return Estimate(figures, grids, notes, unknown)
+        return Estimate(figures, grids, notes, unknown, decides=True)
     if data is None or "tokens" not in data.facts:
         unknown.append("tokens, hours, cost: the data's tokens are not known, see .pack")
-        return Estimate(figures, grids, notes, unknown)
+        return Estimate(figures, grids, notes, unknown, decides=True)
     tokens, steps = _amount(recipe, data)
     figures += [Figure("optimizer steps", steps), Figure("tokens trained on", tokens)]
     return _timed(asked, subject, data, (tokens, steps), Estimate(figures, grids, notes, unknown))
@@ -132,7 +133,7 @@ def _timed(
         notes.append("compiling a mixture of experts failed where it was tried (torch 2.11): no time for it")
     if best is None:
         why = "hours, cost: no candidate of the plan fits the GPU and is known to run"
-        return Estimate(figures, known.grids, notes, [*known.unknown, why])
+        return Estimate(figures, known.grids, notes, [*known.unknown, why], decides=True)
     figures.append(Figure("steps take", best, "s", "by the candidate that should be fastest"))
     seconds = best.plus(LOADING)
     return Estimate(figures, [*known.grids, grid], notes, known.unknown, seconds, cost(hardware, seconds))

@@ -69,6 +69,66 @@ def test_what_stands_for_a_key_changes_with_what_is_read(ws: Workspace) -> None:
     assert likeness("one\n") == one
 
 
+def test_what_waits_for_something_refused_cannot_run_either(ws: Workspace) -> None:
+    ws.write(
+        "MXTBUILD",
+        """
+        half(name = "x")
+        genrule(name = "a", outs = ["a.txt"], cmd = "echo > $@")
+        genrule(name = "b", srcs = [":a"], outs = ["b.txt"], cmd = "cat $< > $@")
+        genrule(name = "y", srcs = [":b", ":x"], outs = ["y.txt"], cmd = "echo > $@")
+        genrule(name = "z", srcs = [":y"], outs = ["z.txt"], cmd = "cat $< > $@")
+        """,
+    )
+    ws.write(
+        "rules/half.py",
+        """
+        from mxt.rule import Attributes, Run, Target, not_yet
+        class Attrs(Attributes):
+            pass
+        def actions(target: Target) -> None:
+            target.action(run=half, outputs={"o": "o.txt"}, refuse=not_yet("the other half"))
+        def half(run: Run) -> None:
+            pass
+        """,
+    )
+    assert ws.run("trust").code == 0
+    assert re.sub("[0-9a-f]{12}", "K", ws.run("build", "-n", "//:z").out) == (
+        "  run       K  //:a  (never built here)\n"
+        "  later    ~K  //:b  (reads //:a)\n"
+        "  absent    K  //:x  (not implemented yet: the other half)\n"
+        "  blocked  ~K  //:y  (needs //:x)\n"
+        "  blocked  ~K  //:z  (needs //:x)\n"
+        "~: known when the inputs are made; shown is a digest of all they are made from\n"
+        "5 actions: 1 to run, 1 after them, 0 cached, 1 that cannot run, 2 behind those\n"
+    )
+    explained = ws.run("explain", "//:z").out
+    assert "//:z cannot run: needs //:x\n" in explained
+    assert explained.endswith("2 of 5 actions would run, 3 cannot\n")
+    looked = ws.run("doctor", "//:z").out
+    assert "5 actions: 2 to run, 1 that cannot run, 2 behind those, 0 cached" in looked
+
+
+def test_actions_of_one_key_are_run_once_and_counted_so(ws: Workspace) -> None:
+    ws.write("MXTBUILD", '[same(name = name) for name in ("a", "b", "c")]\n')
+    ws.write(
+        "rules/same.py",
+        """
+        from mxt.rule import Attributes, Run, Target
+        class Attrs(Attributes):
+            pass
+        def actions(target: Target) -> None:
+            target.action(run=same, outputs={"o": "o.txt"})
+        def same(run: Run) -> None:
+            run.outputs["o"].write_text("one")
+        """,
+    )
+    assert ws.run("trust").code == 0
+    done = ws.run("build", "-n", "//...")
+    assert done.out.endswith("\n3 actions: 1 to run (2 more with a key of theirs), 0 after them, 0 cached\n")
+    assert list(ws.build("//...").finished.values()).count("executed") == 1
+
+
 def test_a_refused_action_has_a_key_and_its_reason(ws: Workspace) -> None:
     ws.write("MXTBUILD", 'half(name = "x")\nrest(name = "y", data = ":x")\n')
     ws.write(

@@ -181,8 +181,9 @@ def test_rules_without_estimates(ws: Workspace) -> None:
 
 def test_every_recipe_on_any_machine(tmp_path: Path) -> None:
     ws = write_tiny(tmp_path / "work space", tmp_path / "home")
+    labels = [f"//recipes:{path.stem}" for path in sorted((ws.root / "recipes").glob("*.yaml"))]
     for columns in (80, 120):
-        found = ws.run("build", "-n", "--estimate", "//recipes:all", env={"COLUMNS": str(columns)})
+        found = ws.run("build", "-n", "--estimate", *labels, env={"COLUMNS": str(columns)})
         assert (found.code, found.err) == (0, "")
         lines = found.out.splitlines()
         assert max(map(len, lines)) <= columns
@@ -192,6 +193,14 @@ def test_every_recipe_on_any_machine(tmp_path: Path) -> None:
     assert re.search(r"together, where known +\d+-\d+ h, \d+-\d+ USD", blocks["//recipes:qwen3_8b_sft_lora"])
     grpo = blocks["//recipes:qwen3_32b_grpo"]
     assert "not known: tokens, hours, cost: with grpo most time goes into answers" in grpo
+    assert "\n  together                  not known: .train would take most of it\n" in grpo
+    # one figure for what a small part costs would be taken for the whole
+    (group,) = json.loads(ws.run("build", "-n", "--estimate", "--json", "//recipes:qwen3_32b_grpo").out)
+    assert (group["seconds"], group["cost"]) == (None, None)
+    states = {s["label"].rpartition(".")[2]: s["state"] for s in group["stages"]}
+    assert {states[s] for s in ("fetch_model", "fetch_data")} == {"unpinned"}
+    assert states["pack"] == "blocked"
+    assert states["train"] == "absent"
     assert "nothing was ever measured on the mi300x, nor on 8 GPUs" in blocks["//recipes:qwen3_8b_cpt"]
 
 

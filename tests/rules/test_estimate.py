@@ -108,9 +108,18 @@ def test_the_page_shows_what_the_formulas_give_now() -> None:
     assert rows == [in_words(run) for run in RUNS]
 
 
-def test_there_are_runs_that_the_constants_had_not_seen() -> None:
-    assert len(RUNS) == 43
-    assert {run["device"] for run in RUNS} == {"NVIDIA H200", "NVIDIA H100"}
+# the first rows of the H200: by these the constants for memory were chosen, the rest was measured afterwards
+CHOSEN_BY = 20
+
+
+def test_measured_afterwards_the_peak_lay_in_the_range_all_the_same() -> None:
+    """Of memory only: the ranges of MFU were chosen by all rows of the H200, so no row tests them."""
+    assert [run["device"] for run in RUNS] == ["NVIDIA H200"] * 29 + ["NVIDIA H100"] * 14
+    later = RUNS[CHOSEN_BY:]
+    assert {run["case"].split("-")[0] for run in later[:9]} == {"qwen3_14b", "qwen3_4b", "qwen3_0b6"}
+    for run in later:
+        found = memory(step_of(run["case"])).total
+        assert found.low / GIB <= run["peak_gib"] <= found.high / GIB
 
 
 @pytest.mark.parametrize("run", TOO_BIG, ids=called)

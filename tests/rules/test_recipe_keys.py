@@ -82,9 +82,10 @@ BASES: dict[str, dict[str, Any]] = {
     "folder": FOLDER,
     "text": by_method("cpt", "text", scheduler="wsd", decay_ratio=0.1),
     "gpus": {
-        **FOLDER,
+        **NEW,
         "hardware": {"platform": "h100", "gpus": 2, "env": {"A": "1"}},
         "train": {"lr": 1e-3, "epochs": 2.0, "batch_size": 8, "parallel": "ddp"},
+        "quantize": FOLDER["quantize"],
     },
     "judge": {"model": {"path": "model"}, "eval": {"tasks": ["t.yaml"], "files": ["t.jsonl"]}},
     "dpo": by_method("dpo", "preference", dpo={}),
@@ -231,10 +232,19 @@ SINGLE = {"autotune.policy": "aot_only"}
 
 # Fields that finetune.mxt turns into inputs, outputs, variables or a platform: the actions whose keys change
 # beside those whose rules declare the field, and which parts of the keys.
-ON_DEVICE = {"probe", "train", "eval_base", "eval", "quantize"}
+ON_DEVICE = {
+    "init_model",
+    "pretrain",
+    "probe",
+    "train",
+    "eval_base",
+    "eval",
+    "quark_extension",
+    "quantize",
+}
 GRAPH: dict[str, tuple[set[str], set[str]]] = {
     "hardware.platform": ({"*"}, {"platform", "environment"}),
-    "hardware.gpus": (ON_DEVICE | {"quark_extension"}, {"platform"}),
+    "hardware.gpus": (ON_DEVICE, {"platform"}),
     "hardware.env": (ON_DEVICE, {"environment"}),
     "model.init.corpus": ({"init_model", "pretrain"}, {"inputs"}),
     "model.path": ({"pack", "probe", "train", "eval_base"}, {"inputs"}),  # the others take the tuned one
@@ -399,7 +409,8 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
         recipes[f"without {section}"] = changed(BASES[base_name], section, None)
     for device in ("mi300x", "mi355x", "a100"):
         recipes[device] = {**BASES["gpus"], "hardware": {"platform": device, "gpus": 8}, "autotune": {}}
-        del recipes[device]["quantize"]
+        if device == "a100":  # its matrix units have no FP8
+            del recipes[device]["quantize"]
     recipes["mi300x env"] = changed(
         recipes["mi300x"], "hardware.env", {**MI300X_ENV, "NCCL_MIN_NCHANNELS": "64"}
     )
@@ -598,9 +609,9 @@ def test_a_section_that_is_absent(
 
 @pytest.mark.parametrize("device", ["mi300x", "mi355x", "a100"])
 def test_what_is_only_text_has_the_same_key_for_every_device(analysed: Analysed, device: str) -> None:
-    cpu, gpu = analysed.forms(target_of("folder")), analysed.forms(target_of(device))
+    cpu, gpu = analysed.forms(target_of("new")), analysed.forms(target_of(device))
     for stage, form in gpu.items():
-        text = stage.partition("[")[0] in ("shards", "pack", "gate")
+        text = stage.partition("[")[0] in ("shards", "dedupe", "pack", "gate")
         assert (form["platform"] == cpu[stage]["platform"]) == text, stage
         if text:
             assert form == cpu[stage]
@@ -613,8 +624,16 @@ def test_what_is_only_text_has_the_same_key_for_every_device(analysed: Analysed,
 def test_one_of_the_eight_variables_changes_the_keys_of_what_runs_on_the_device(analysed: Analysed) -> None:
     before, after = analysed.forms(target_of("mi300x")), analysed.forms(target_of("mi300x env"))
     found = {stage: differing(before[stage], after[stage]) for stage in before}
-    assert {stage for stage, changes in found.items() if changes} == ON_DEVICE - {"quantize"}
-    assert all(found[s] == {"environment", "config.hardware.env"} for s in ON_DEVICE - {"quantize"})
+    expected = {stage: {"environment", "config.hardware.env"} for stage in ON_DEVICE}
+    expected["quark_extension"] = {"environment"}
+    assert {stage: changes for stage, changes in found.items() if changes} == expected
+
+
+def test_all_that_runs_on_a_gpu_is_refused(analysed: Analysed) -> None:
+    found = {s: a.refusal and a.refusal.word for s, a in analysed.actions(target_of("gpus")).items()}
+    assert {stage for stage, word in found.items() if word == "absent"} == ON_DEVICE
+    gpus = {s: a.gpus for s, a in analysed.actions(target_of("gpus")).items()}
+    assert gpus == {stage: 2 if stage in ON_DEVICE else 0 for stage in found}
 
 
 def test_smaller_shards_are_keyed_by_their_rows(analysed: Analysed) -> None:
