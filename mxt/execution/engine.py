@@ -53,6 +53,7 @@ def find_engine() -> Engine:
 
     Raises ToolchainError, saying of each why it does not serve.
     """
+    engine_options(os.environ.get("MXT_CONTAINER_ARGS", ""))  # wrong for all of them alike
     tried = try_engines()
     for one in tried:
         if one.engine is not None and not one.problem:
@@ -90,8 +91,8 @@ def _try(name: str) -> Tried:
     kind = "podman" if "podman" in said.stdout.lower() else "docker"
     try:
         options, run_options = engine_options(os.environ.get("MXT_CONTAINER_ARGS", ""))
-    except ValueError as error:
-        return Tried(name, None, str(error))
+    except ToolchainError as error:
+        return Tried(name, None, error.message)
     # podman's own `info` takes half a second
     probe = ["ps", "--quiet"] if kind == "podman" else ["info", "--format", "{{json .SecurityOptions}}"]
     facts = ask([path, *options, *probe])

@@ -10,6 +10,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
+from mxt.errors import ToolchainError
+
 # all of them take a value
 _FOR_RUN = frozenset(
     {
@@ -40,30 +42,27 @@ _FOR_RUN = frozenset(
         "userns",
     }
 )
+_WHY = "the variables, mounts, network and image of an action come from its key alone"
 _NOT_BEFORE = ("module", "hooks-dir", "default-mounts-file")
 
 
 def engine_options(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The options before the verb and those for `run`. Raises ValueError, saying what is wrong."""
+    """The options before the verb and those for `run`. Raises ToolchainError, saying what is wrong."""
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise ValueError(f"MXT_CONTAINER_ARGS cannot be read: {error}") from None
+        raise ToolchainError(f"MXT_CONTAINER_ARGS cannot be read: {error}") from None
     cut = words.index("--") if "--" in words else len(words)
     before, after = words[:cut], words[cut + 1 :]
     for word in before:
         if word.startswith("--") and _name(word) in _NOT_BEFORE:
-            raise ValueError(
-                f"MXT_CONTAINER_ARGS holds '--{_name(word)}', which can change what every container sees"
-            )
+            raise ToolchainError(f"MXT_CONTAINER_ARGS holds '--{_name(word)}'", hint=_WHY)
     if before and not before[0].startswith("-"):
-        raise ValueError(f"MXT_CONTAINER_ARGS begins with '{before[0]}', which is no option")
+        raise ToolchainError(f"MXT_CONTAINER_ARGS begins with '{before[0]}', which is no option")
     for option in _options(after):
         if not option.startswith("--") or option[2:] not in _FOR_RUN:
-            raise ValueError(
-                f"MXT_CONTAINER_ARGS gives 'run' '{option}'; an action's variables, mounts, network and "
-                f"image come from its key alone, so only these are taken: {', '.join(sorted(_FOR_RUN))}"
-            )
+            hint = f"{_WHY}; these are taken: {', '.join(sorted(_FOR_RUN))}"
+            raise ToolchainError(f"MXT_CONTAINER_ARGS gives 'run' '{option}'", hint=hint)
     return tuple(before), tuple(after)
 
 

@@ -19,6 +19,22 @@ from mxt.execution.owner import store_mark, this_owner
 from tests.e2e.conftest import GATE, Result, Workspace, at_gate, kill_tree, let_go, wait_for
 from tests.e2e.own_image import import_image, make_root
 
+LOOK = """
+    from mxt.rule import Attributes, Run, Target
+    class Attrs(Attributes):
+        variables: dict[str, str]
+    def actions(target: Target) -> None:
+        target.action(
+            run=look,
+            outputs={"o": "o.txt"},
+            network=True,
+            passthrough=("HOST",),
+            environment=target.attrs.variables,
+        )
+    def look(run: Run) -> None:
+        import os
+        run.outputs["o"].write_text(" ".join(str(os.environ.get(n)) for n in ("TERM", "HOST", "HOSTNAME")))
+"""
 STRANGE = "sha256:" + "5" * 64
 
 
@@ -393,17 +409,44 @@ def test_a_failing_command_and_one_that_is_killed(ws: Workspace, podman: Podman)
 
 def test_an_engine_that_cannot_start_a_container_says_so(ws: Workspace, podman: Podman) -> None:
     declare(ws, podman, 'genrule(name = "x", toolchain = ":image", outs = ["x.txt"], cmd = "echo > $@")\n')
-    env = {"MXT_CONTAINER_ARGS": "-- --annotation run.oci.keep_original_groups=1 --no-such-option"}
+    env = {"MXT_CONTAINER_ARGS": "-- --annotation run.oci.keep_original_groups=1 --cgroups no-such-mode"}
     err = ws.build(":x", code=1, env=env).err
     assert re.match(
         r"error: MXTBUILD:1:1: podman cannot start the image of toolchain '//:image'\n"
-        r"    .*unknown flag: --no-such-option.*\n  hint: try it: ",
+        r"    .*no-such-mode.*\n  hint: try it: ",
         err,
     ), err
     assert ws.build(":x", code=1, env={"MXT_CONTAINER_ARGS": "'"}).err.startswith(
-        "error: //:x: no container engine serves here\n"
-        "    podman: MXT_CONTAINER_ARGS cannot be read: No closing quotation\n"
+        "error: //:x: MXT_CONTAINER_ARGS cannot be read: No closing quotation\nfailed: "
     )
+    assert ws.build(":x", code=1, env={"MXT_CONTAINER_ARGS": "-- -e SNEAK=1"}).err.startswith(
+        "error: //:x: MXT_CONTAINER_ARGS gives 'run' '-e'\n"
+        "  hint: the variables, mounts, network and image of an action come from its key alone; these are "
+        "taken: annotation, cgroup-parent, "
+    )
+
+
+def test_variables_reach_what_runs_in_a_container_as_they_are_keyed(ws: Workspace, podman: Podman) -> None:
+    ws.write("rules/look.py", LOOK)
+    declare(
+        ws,
+        podman,
+        r"""
+KEYED = {"TERM": "keyed", "HOSTNAME": "keyed too", "SHLVL": "5", "OLDPWD": "/usr", "END": "cr\r", "LONG": "x" * 32000}
+platform(name = "p", arch = "ARCH", env = KEYED)
+CMD = 'echo "$${TERM-} $${HOSTNAME-} $$SHLVL $${#END} $${#LONG} [$${TERM@a}$${HOSTNAME@a}]" > $@'
+genrule(name = "x", toolchain = ":image", platform = ":p", outs = ["x.txt"], cmd = CMD)
+genrule(name = "outside", platform = ":p", outs = ["o.txt"], cmd = CMD)
+genrule(name = "none", toolchain = ":image", outs = ["n.txt"], cmd = 'echo "[$${TERM@a}$${HOSTNAME@a}]" > $@')
+look(name = "y", toolchain = ":image", variables = {"TERM": "keyed", "HOST": "keyed"})
+""".replace("ARCH", os.uname().machine),
+    )
+    assert ws.run("trust").code == 0
+    ws.build("//...", env={"HOST": "host", "TERM": "xterm"})
+    assert ws.read("mxt-out/x/x.txt") == "keyed keyed too 6 3 32000 [xx]\n"
+    assert ws.read("mxt-out/outside/o.txt") == ws.read("mxt-out/x/x.txt")
+    assert ws.read("mxt-out/none/n.txt") == "[]\n"
+    assert ws.read("mxt-out/y/o.txt") == "keyed keyed None"
 
 
 def test_an_image_built_here_is_pinned_and_its_receipt_verifies(ws: Workspace, podman: Podman) -> None:
