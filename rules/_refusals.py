@@ -17,21 +17,21 @@ NAMES = {
 }
 
 
-def unpinned(field: str, value: str | None) -> Refusal | None:
-    """A refusal where a revision is given and is no commit."""
+def unpinned(field: str, value: str | None, label: str) -> Refusal | None:
+    """A refusal where a revision is given and is no commit. label: of a target made from the recipe."""
     if value is None or is_commit(value):
         return None
     what = "is not pinned" if value == UNPINNED else f"is '{value}', which may come to mean another commit"
     return Refusal(
-        "unpinned", f"{field} {what}", "look up its commit and write it into the recipe: mxt pin RECIPE"
+        "unpinned", f"{field} {what}", f"look up its commit and write it into the recipe: mxt pin {label}"
     )
 
 
-def patterns(files: Sequence[str]) -> Refusal | None:
+def patterns(files: Sequence[str], label: str) -> Refusal | None:
     """A refusal where files of the Hub are given by patterns, which may come to match others."""
     for name in files:
         if is_pattern(name):
-            hint = "write the files that it matches into the recipe: mxt pin RECIPE"
+            hint = f"write the files that it matches into the recipe: mxt pin {label}"
             return Refusal("unpinned", f"data.hub.files has the pattern '{name}'", hint)
     return None
 

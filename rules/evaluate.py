@@ -59,18 +59,19 @@ def actions(target: Target) -> None:
         outputs={"results": "results.json"},
         resources=Resources(cpus=1, memory_mb=2048, gpus=target.config["hardware.gpus"]),
         environment=target.config["hardware.env"],
-        refuse=_refusal(target.config),
+        refuse=_refusal(target.config, target.label),
         network=hub,
         passthrough=PASSTHROUGH if hub else (),
         needs=needs(*(target.config["eval.revisions"] or ())),
     )
 
 
-def _refusal(config: Mapping[str, Any]) -> Refusal | None:
+def _refusal(config: Mapping[str, Any], label: str) -> Refusal | None:
     """Code that a model wrote, a GPU, or a dataset whose commit is not known."""
     if config["eval.code"] != "refuse":
         return not_yet("tasks that run what the model writes", hint="leave eval.code and such tasks out")
-    loose = (unpinned(f"eval.revisions[{name}]", r) for name, r in (config["eval.revisions"] or {}).items())
+    revisions = (config["eval.revisions"] or {}).items()
+    loose = (unpinned(f"eval.revisions[{name}]", revision, label) for name, revision in revisions)
     return pictures("judging", config) or on_gpu("evaluation", config) or next((r for r in loose if r), None)
 
 

@@ -50,7 +50,8 @@ def actions(target: Target) -> None:
         passthrough=PASSTHROUGH,
         needs=needs(target.config["data.hub.repo"]),
         progress=True,
-        refuse=unpinned("data.hub.revision", target.config["data.hub.revision"]) or patterns(files),
+        refuse=unpinned("data.hub.revision", target.config["data.hub.revision"], target.label)
+        or patterns(files, target.label),
     )
 
 

@@ -60,7 +60,7 @@ def actions(target: Target) -> None:
         passthrough=PASSTHROUGH,
         needs=needs(target.config["model.hub.repo"]),
         progress=True,
-        refuse=unpinned("model.hub.revision", target.config["model.hub.revision"])
+        refuse=unpinned("model.hub.revision", target.config["model.hub.revision"], target.label)
         or not_pinned(target.config),
     )
 

@@ -123,7 +123,7 @@ def test_files_of_the_hub_become_shards_whatever_they_are(sources: Workspace, hu
         (
             "['d/*.json']",
             ("error: //recipes:a.fetch_data: data.hub.files has the pattern 'd/*.json'\n"
-            "  hint: write the files that it matches into the recipe: mxt pin RECIPE\n"),
+            "  hint: write the files that it matches into the recipe: mxt pin //recipes:a.fetch_data\n"),
         ),
         ("[d/0.json, d/0.json]", "error: //recipes:a.fetch_data: data.hub.files: 'd/0.json' is given twice\n"),
         (
