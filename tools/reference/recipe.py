@@ -36,6 +36,8 @@ BY_THE_MACRO = {
     "eval.files": "*files*",
     "publish.card": "*files*",
 }
+# Of those that rules declare, what the macro passes to one more stage as an attribute.
+PASSED_ON = {"hardware.gpus": ".quark_extension", "hardware.env": ".quark_extension"}
 # In no key, and yet more than evidence.
 SPLITS = {"data.rows_per_shard": "what an action of `.shards` and `.pack` covers: all of them are made anew"}
 
@@ -98,6 +100,8 @@ def _row(section: str, name: str, field: FieldInfo, known: Declared) -> tuple[st
     keyed, unkeyed = known.keyed.get(dotted, []), known.unkeyed.get(dotted, [])
     if keyed:
         reads = " ".join(keyed)
+        if dotted in PASSED_ON:
+            reads = f"{code(PASSED_ON[dotted])} {reads}"
     elif dotted in SPLITS:
         reads = f"*no key*: {SPLITS[dotted]}"
     elif unkeyed:

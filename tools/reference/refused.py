@@ -30,7 +30,7 @@ def section() -> list[str]:
                 found.setdefault(name, []).append(code(value))
     rows = [(code(name), " ".join(values)) for name, values in found.items()]
     rows.append((code("data.dedupe.semdedup"), "the section"))
-    rows.append((code("hardware.platform"), "every GPU: training, probing, evaluating and quantizing there"))
+    rows.append((code("hardware.platform"), "every GPU: all but fetching, preparing rows and the gate"))
     whole = [name for name, module in rule_modules().items() if getattr(module, "EFFECT", False)]
     stages = ", ".join(code(f".{name}") for name in whole)
     return [
@@ -50,7 +50,7 @@ _OTHERS: dict[str, Any] = {"hardware.gpus": 0, "eval.revisions": {}}
 def _checks() -> list[Check]:
     modules = rule_modules()
     checks: list[Check] = [_refusals.training, _refusals.rows]
-    checks += [modules[name]._refusal for name in ("evaluate", "quantize")]
+    checks += [lambda config: modules["evaluate"]._refusal(config, "//:x"), modules["quantize"]._refusal]
     return [*checks, modules["probe"]._beyond]
 
 

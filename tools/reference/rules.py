@@ -135,4 +135,6 @@ def _attribute(field: Any) -> str:
 
 def _words(kind: Any) -> str:
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    return " or ".join(WORDS.get(k, str(k)) for k in kinds)
+    return " or ".join(
+        WORDS.get(k, "names with text" if str(k).startswith("dict[str, str]") else str(k)) for k in kinds
+    )
