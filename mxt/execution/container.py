@@ -126,6 +126,7 @@ def prepare_container(
         EXEC_ROOT,
         {i.path: i.ref.path for i in action.inputs if isinstance(i.ref, (SourceRef, SliceRef))},
         fifo=fifo,
+        options=os.environ.get("MXT_CONTAINER_ARGS", "").strip(),
     )
 
 

@@ -65,7 +65,8 @@ class Layout:
     sandbox: "bubblewrap", "podman", "docker" or "none". base: the execution root as the action sees it.
     origins: for each source its place below base -> its path in the workspace. reports: whether it is given
     a descriptor to report on, whose number differs each time and so is kept out of the environment of a
-    genrule. fifo: where it reports instead, if no descriptor can be handed to it.
+    genrule. fifo: where it reports instead, if no descriptor can be handed to it. options: what the user gave
+    the container engine, to be recorded with the run.
     """
 
     argv: list[str]
@@ -79,6 +80,7 @@ class Layout:
     origins: dict[str, str] = field(default_factory=dict)
     reports: bool = True
     fifo: Path | None = None
+    options: str = ""
 
 
 def prepare(

@@ -382,7 +382,7 @@ class Runner:
                 mnemonic=action.mnemonic,
                 evidence=_evidence(started.evidence),
                 machine=machine_facts(),
-                sandbox=started.layout.sandbox,
+                sandbox=f"{started.layout.sandbox} {started.layout.options}".rstrip(),
                 toolchain=started.toolchain,
                 started=started.started,
                 wall_s=f"{wall_s:.3f}",

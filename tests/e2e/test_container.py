@@ -426,6 +426,12 @@ def test_an_engine_that_cannot_start_a_container_says_so(ws: Workspace, podman: 
     )
 
 
+def test_what_the_engine_was_given_is_recorded(ws: Workspace, podman: Podman) -> None:
+    declare(ws, podman, 'genrule(name = "x", toolchain = ":image", outs = ["x.txt"], cmd = "echo > $@")\n')
+    ws.build(":x", env={"MXT_CONTAINER_ARGS": "-- --stop-timeout 5"})
+    assert [run["sandbox"] for run in runs(ws, ":x")] == ["podman -- --stop-timeout 5"]
+
+
 def test_variables_reach_what_runs_in_a_container_as_they_are_keyed(ws: Workspace, podman: Podman) -> None:
     ws.write("rules/look.py", LOOK)
     declare(
