@@ -111,6 +111,7 @@ class Reader:
             "HOME": str(self.home),
             "XDG_CACHE_HOME": str(REPOSITORY / ".venv/cache-of-tests"),
             "PATH": f"{programs}:{os.environ['PATH']}",
+            "COLUMNS": "120",
             "NO_COLOR": "1",
         }
 

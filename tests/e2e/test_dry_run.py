@@ -105,7 +105,7 @@ def test_what_waits_for_something_refused_cannot_run_either(ws: Workspace) -> No
     explained = ws.run("explain", "//:z").out
     assert "//:z cannot run: needs //:x\n" in explained
     assert explained.endswith("2 of 5 actions would run, 3 cannot\n")
-    looked = ws.run("doctor", "//:z").out
+    looked = ws.run("doctor", "//:z", env={"COLUMNS": "120"}).out
     assert "5 actions: 2 to run, 1 that cannot run, 2 behind those, 0 cached" in looked
 
 

@@ -111,7 +111,7 @@ def test_rows_per_shard_cuts_files(ws: Workspace) -> None:
 
 
 def test_a_device_without_a_toolchain_takes_one_of_your_own(ws: Workspace) -> None:
-    """Radeon and MI250X: what they run in, and the platform, are the workspace's to declare."""
+    """Radeon and MI250X: what they run in is the workspace's to declare."""
     hardware = {"platform": "gfx1201", "gpus": 2}
     recipe = {**WHOLE, "hardware": hardware, "train": {**TRAIN, "parallel": "ddp"}}
     ws.write("p/x.yaml", json.dumps(recipe))
@@ -122,10 +122,6 @@ def test_a_device_without_a_toolchain_takes_one_of_your_own(ws: Workspace) -> No
     ws.write("p/MXTBUILD", build)
     root = (REPOSITORY / "MXTBUILD").read_text()
     root += 'toolchain(name = "radeon", image = "rocm/pytorch:x", digest = "unpinned")\n'
-    ws.write("MXTBUILD", root)
-    done = ws.run("build", "-n", "//p:x")
-    assert (done.code, "no target or file '//:gfx1201_2x'" in done.err) == (1, True), done.err
-    root += 'platform(name = "gfx1201_2x", arch = "gfx1201", compute_units = 64, gpus = 2, world_size = 2)\n'
     ws.write("MXTBUILD", root)
     assert "train" in stages(ws, recipe)
 
