@@ -79,7 +79,7 @@ def hash_whole(fd: int) -> FileHash:
 def hash_small(fd: int, size: int) -> FileHash | None:
     """The hash of a file of `size` bytes in one read; None where it is large, or has another size by now.
 
-    A buffer of the file's own size and no read to see its end: a tenth less CPU time for 20,000 of 4 KiB.
+    A buffer of the file's own size and no read to see its end: 7 % less CPU time for 20,000 of 4 KiB.
     """
     if size >= _WHOLE:
         return None
